@@ -1,0 +1,122 @@
+// Lanes: one cache line of numbers in registers, and elementwise maths on padded rows. Everything goes
+// through Eigen's packets, so the same source serves SSE2, AVX, AVX-512 and NEON.
+//
+// Two rules make results reproducible. A product that is added to something is always an explicit
+// multiply-add, so that no compiler fuses it in one place and not in another. And elementwise functions
+// run on whole cache lines only, so that an element's result does not depend on its neighbours.
+#pragma once
+
+#include <Eigen/Core>
+#include <cmath>
+#include <limits>
+
+#include "linrec/core/aligned.hpp"
+#include "linrec/core/types.hpp"
+
+namespace linrec {
+
+template <class Scalar>
+struct Lanes {
+  static constexpr Index size = static_cast<Index>(cache_line / sizeof(Scalar));
+  using Packet = typename Eigen::internal::find_best_packet<Scalar, static_cast<int>(size)>::type;
+  static constexpr Index packet_size = Eigen::internal::unpacket_traits<Packet>::size;
+  static constexpr Index packets = size / packet_size;
+
+  Packet packet[static_cast<std::size_t>(packets)];
+
+  static EIGEN_ALWAYS_INLINE Lanes broadcast(Scalar x) {
+    Lanes lanes;
+    for (Packet& p : lanes.packet) p = Eigen::internal::pset1<Packet>(x);
+    return lanes;
+  }
+  /// From `size` numbers at any address.
+  static EIGEN_ALWAYS_INLINE Lanes load(const Scalar* from) {
+    Lanes lanes;
+    for (Index j = 0; j < packets; ++j) lanes.packet[j] = Eigen::internal::ploadu<Packet>(from + j * packet_size);
+    return lanes;
+  }
+  /// From the first n < size numbers; the other lanes are 0.
+  static EIGEN_ALWAYS_INLINE Lanes load_part(const Scalar* from, Index n) {
+    alignas(cache_line) Scalar part[cache_line / sizeof(Scalar)] = {};
+    for (Index j = 0; j < n; ++j) part[j] = from[j];
+    return load(part);
+  }
+  EIGEN_ALWAYS_INLINE void store(Scalar* to) const {
+    for (Index j = 0; j < packets; ++j) Eigen::internal::pstoreu<Scalar>(to + j * packet_size, packet[j]);
+  }
+  EIGEN_ALWAYS_INLINE void store_part(Scalar* to, Index n) const {
+    alignas(cache_line) Scalar part[cache_line / sizeof(Scalar)];
+    store(part);
+    for (Index j = 0; j < n; ++j) to[j] = part[j];
+  }
+
+  friend EIGEN_ALWAYS_INLINE Lanes operator+(const Lanes& a, const Lanes& b) {
+    Lanes sum;
+    for (Index j = 0; j < packets; ++j) sum.packet[j] = Eigen::internal::padd(a.packet[j], b.packet[j]);
+    return sum;
+  }
+  friend EIGEN_ALWAYS_INLINE Lanes operator*(const Lanes& a, const Lanes& b) {
+    Lanes product;
+    for (Index j = 0; j < packets; ++j) product.packet[j] = Eigen::internal::pmul(a.packet[j], b.packet[j]);
+    return product;
+  }
+  /// a b + c, fused where the machine can.
+  friend EIGEN_ALWAYS_INLINE Lanes multiply_add(const Lanes& a, const Lanes& b, const Lanes& c) {
+    Lanes result;
+    for (Index j = 0; j < packets; ++j)
+      result.packet[j] = Eigen::internal::pmadd(a.packet[j], b.packet[j], c.packet[j]);
+    return result;
+  }
+};
+
+/// n rounded up to whole cache lines.
+template <class Scalar>
+constexpr Index padded(Index n) {
+  constexpr Index line = static_cast<Index>(cache_line / sizeof(Scalar));
+  return (n + line - 1) / line * line;
+}
+
+/// Copies n numbers to a cache-aligned row and fills the rest of its last cache line with 0.
+template <class Scalar>
+inline void copy_padded(const Scalar* from, Index n, Scalar* row) {
+  for (Index i = 0; i < n; ++i) row[i] = from[i];
+  for (Index i = n; i < padded<Scalar>(n); ++i) row[i] = 0;
+}
+
+/// Replaces each cache line of the padded rows by f(line, offset); `line` is an Eigen array of fixed size.
+template <class Scalar, class F>
+inline void transform_padded(Scalar* row, Index n, F&& f) {
+  using Line = Eigen::Array<Scalar, static_cast<int>(Lanes<Scalar>::size), 1>;
+  for (Index i = 0; i < n; i += Lanes<Scalar>::size) {
+    Eigen::Map<Line, Eigen::Aligned64> line(row + i);
+    line = f(line, i);
+  }
+}
+
+/// The sum of squares of a padded row, always in the same order.
+template <class Scalar>
+inline Scalar squared_norm_padded(const Scalar* row, Index n) {
+  Lanes<Scalar> sum = Lanes<Scalar>::broadcast(0);
+  for (Index i = 0; i < n; i += Lanes<Scalar>::size) {
+    const Lanes<Scalar> x = Lanes<Scalar>::load(row + i);
+    sum = multiply_add(x, x, sum);
+  }
+  auto total = sum.packet[0];
+  for (Index j = 1; j < Lanes<Scalar>::packets; ++j) total = Eigen::internal::padd(total, sum.packet[j]);
+  return Eigen::internal::predux(total);
+}
+
+/// row = exp(row), for log-decays: below the smallest normal number the result is exactly 0, so that
+/// -inf is a hard reset (Eigen's exponential stops at a denormal). NaN stays NaN.
+template <class Scalar>
+inline void exp_decays(Scalar* row, Index n) {
+  using Packet = typename Lanes<Scalar>::Packet;
+  const Packet lowest = Eigen::internal::pset1<Packet>(std::log(std::numeric_limits<Scalar>::min()));
+  for (Index i = 0; i < padded<Scalar>(n); i += Lanes<Scalar>::packet_size) {
+    const Packet x = Eigen::internal::pload<Packet>(row + i);
+    const Packet gone = Eigen::internal::pcmp_lt(x, lowest);
+    Eigen::internal::pstore(row + i, Eigen::internal::pandnot(Eigen::internal::pexp(x), gone));
+  }
+}
+
+}  // namespace linrec

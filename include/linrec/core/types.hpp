@@ -1,0 +1,54 @@
+// Sizes of a layer: H heads, each with a K x V state.
+#pragma once
+
+#include <Eigen/Core>
+
+#include "linrec/core/errors.hpp"
+
+namespace linrec {
+
+/// Signed size type of every extent, stride and offset.
+using Index = Eigen::Index;
+
+/// Marks a size that is only known at run time.
+inline constexpr int Dynamic = Eigen::Dynamic;
+
+/// Whether `size` agrees with the compile-time size `fixed`.
+constexpr bool fits(int fixed, Index size) { return fixed == Dynamic || fixed == size; }
+
+/// The sizes of a layer: `heads()` H, `key()` K (rows of the state), `value()` V (columns).
+/// Mamba-2 calls K the state size N and V the head dimension P.
+/// Sizes given as template arguments are constants, so that inner loops have known bounds.
+/// @throws ValueError if a size is below 1 or contradicts its template argument.
+template <int Heads = Dynamic, int Key = Dynamic, int Value = Dynamic>
+class Dims {
+ public:
+  static constexpr int fixed_key = Key;
+
+  constexpr Dims()
+    requires(Heads != Dynamic && Key != Dynamic && Value != Dynamic)
+  = default;
+
+  Dims(Index heads, Index key, Index value) : heads_(heads), key_(key), value_(value) {
+    check("heads", Heads, heads);
+    check("key", Key, key);
+    check("value", Value, value);
+  }
+
+  constexpr Index heads() const { return Heads != Dynamic ? Heads : heads_; }
+  constexpr Index key() const { return Key != Dynamic ? Key : key_; }
+  constexpr Index value() const { return Value != Dynamic ? Value : value_; }
+
+  friend bool operator==(const Dims&, const Dims&) = default;
+
+ private:
+  static void check(const char* name, int fixed, Index size) {
+    if (size < 1) throw ValueError(message("Dims: ", name, " expected at least 1, got ", size));
+    if (!fits(fixed, size))
+      throw ValueError(message("Dims: ", name, " expected ", fixed, " (fixed by the type), got ", size));
+  }
+
+  Index heads_ = Heads, key_ = Key, value_ = Value;
+};
+
+}  // namespace linrec

@@ -1,0 +1,55 @@
+// The law itself with every term an input: decay per channel and a free rank-one correction (diagonal
+// plus low rank, "DPLR"). RWKV-7 is the case a = -kk, b = kk iclr.
+//   S_t = diag(exp(log_w_t)) S_{t-1} + b_t (a_t^T S_{t-1}) + k_t v_t^T        o_t = scale S_t^T q_t
+#pragma once
+
+#include "linrec/kernels/recurrence.hpp"
+
+namespace linrec {
+
+template <class Scalar>
+struct DPLRInputs {
+  TokenView<const Scalar> q, k;   ///< [B, T, G, K]; H heads, or groups G that divide H
+  TokenView<const Scalar> v;      ///< [B, T, G, V]
+  TokenView<const Scalar> a, b;   ///< [B, T, G, K], the correction
+  TokenView<const Scalar> log_w;  ///< [B, T, G, K], log-decays, at most 0; -inf is a hard reset
+};
+
+/// @tparam Scalar float or double.
+/// @tparam Sizes Dims<Heads, Key, Value>, fixed or dynamic.
+template <class Scalar, class Sizes = Dims<>>
+class DPLR : public Recurrence<DPLR<Scalar, Sizes>, DPLRInputs<Scalar>, Scalar, Sizes,
+                               Law{Decay::per_channel, Correction::rank_one}> {
+  using Base = typename DPLR::Recurrence;
+  friend Base;
+
+ public:
+  static constexpr Index scratch_rows = 1;
+
+  explicit DPLR(Sizes dims, double scale = 1) : Base(dims, scale) {}
+
+ private:
+  template <class F>
+  void for_each_input(const typename Base::Inputs& in, F&& f) const {
+    this->for_each_qkv(in, f);
+    f("a", in.a, this->dims().key(), HeadSharing::groups);
+    f("b", in.b, this->dims().key(), HeadSharing::groups);
+    f("log_w", in.log_w, this->dims().key(), HeadSharing::groups);
+  }
+  void check_values(const typename Base::Inputs& in, Index row, Index first, Index count) const {
+    this->check_log_decay("log_w", in.log_w, row, first, count);
+  }
+
+  void prepare(const typename Base::Inputs& in, const Segment& s, Block<Scalar>& block) const noexcept {
+    for (Index i = 0; i < s.count; ++i) {
+      this->set_qkv(block[i], in, s, i);
+      block[i].a = this->at(in.a, s, i);
+      block[i].b = this->at(in.b, s, i);
+      Scalar* decays = block.copy(i, 0, this->at(in.log_w, s, i));
+      exp_decays(decays, block.key());
+      block[i].decays = decays;
+    }
+  }
+};
+
+}  // namespace linrec

@@ -1,0 +1,65 @@
+// Gated Linear Attention (arXiv 2312.06635, eq. 3):
+//   S_t = diag(exp(g_t)) S_{t-1} + k_t v_t^T        o_t = scale S_t^T q_t        S [K, V]
+// g_t is gk_t times the rate of the head, exp(p_h), which is 1 unless a spectrum is given; with a taper
+// it is also multiplied by t^-alpha_h.
+#pragma once
+
+#include "linrec/kernels/head_decay.hpp"
+#include "linrec/kernels/recurrence.hpp"
+
+namespace linrec {
+
+template <class Scalar>
+struct GLAInputs {
+  TokenView<const Scalar> q, k;  ///< [B, T, G, K]; H heads, or groups G that divide H
+  TokenView<const Scalar> v;     ///< [B, T, G, V]
+  TokenView<const Scalar> gk;    ///< [B, T, G, K], log-decays, at most 0; -inf is a hard reset
+};
+
+/// @tparam Scalar float or double.
+/// @tparam Spectrum, Taper policies (linrec/policy), one channel a head.
+/// @tparam Sizes Dims<Heads, Key, Value>, fixed or dynamic.
+template <class Scalar, class Spectrum = FreeSpectrum, class Taper = NoTaper, class Sizes = Dims<>>
+class GLA : public Recurrence<GLA<Scalar, Spectrum, Taper, Sizes>, GLAInputs<Scalar>, Scalar, Sizes,
+                              Law{Decay::per_channel, Correction::none}> {
+  using Base = typename GLA::Recurrence;
+  friend Base;
+
+ public:
+  static constexpr Index scratch_rows = 1;
+
+  /// The plain baseline: decays as they come.
+  explicit GLA(Sizes dims) : GLA(dims, FreeSpectrum::unit(dims.heads())) {}
+  /// @throws ShapeError if the spectrum does not have H channels.
+  explicit GLA(Sizes dims, const Spectrum& spectrum, const Taper& taper = Taper())
+      : GLA(dims, spectrum, taper, Base::default_scale(dims)) {}
+  GLA(Sizes dims, const Spectrum& spectrum, const Taper& taper, double scale)
+      : Base(dims, scale), decay_(dims.heads(), spectrum, taper) {}
+
+ private:
+  template <class F>
+  void for_each_input(const typename Base::Inputs& in, F&& f) const {
+    this->for_each_qkv(in, f);
+    f("gk", in.gk, this->dims().key(), HeadSharing::groups);
+  }
+  void check_values(const typename Base::Inputs& in, Index row, Index first, Index count) const {
+    this->check_log_decay("gk", in.gk, row, first, count);
+  }
+
+  void prepare(const typename Base::Inputs& in, const Segment& s, Block<Scalar>& block) const noexcept {
+    PerToken rates;
+    decay_.fill(s, rates);
+    for (Index i = 0; i < s.count; ++i) {
+      this->set_qkv(block[i], in, s, i);
+      Scalar* decays = block.copy(i, 0, this->at(in.gk, s, i));
+      const Scalar rate = static_cast<Scalar>(rates[i]);
+      transform_padded(decays, block.key(), [&](const auto& gk, Index) { return gk * rate; });
+      exp_decays(decays, block.key());
+      block[i].decays = decays;
+    }
+  }
+
+  HeadDecay<Taper> decay_;
+};
+
+}  // namespace linrec

@@ -1,0 +1,223 @@
+// Recurrence: prefill, step and validate for every kernel, written once.
+//
+// A kernel says how its inputs become the terms of the law (law.hpp). It derives from
+// Recurrence<Kernel, Inputs, Scalar, Sizes, law>, where Inputs is a struct of its tensors as TokenViews, and has
+//   static constexpr Index scratch_rows              rows of K it computes for a token, at most 4
+//   for_each_input(inputs, f) const                  calls f(name, view, dim, HeadSharing) for each tensor
+//   check_values(inputs, row, first, count) const    throws ValueError for decays that are none
+//   prepare(inputs, segment, block) const noexcept   fills block[i] for the tokens of the segment
+// and, if its output has a skip term, skip(h) const, D of a head [V] padded to whole cache lines.
+#pragma once
+
+#include <cassert>
+#include <cmath>
+#include <string_view>
+
+#include "linrec/core/executor.hpp"
+#include "linrec/core/sequence_layout.hpp"
+#include "linrec/core/token_view.hpp"
+#include "linrec/core/workspace.hpp"
+#include "linrec/kernels/panel_scan.hpp"
+#include "linrec/kernels/state.hpp"
+
+namespace linrec {
+
+/// Whether an input has all H heads, or G that divide H: head h then reads group h / (H / G).
+enum class HeadSharing { none, groups };
+
+/// How a batch is laid out, and where its scratch memory comes from.
+struct PrefillOptions {
+  SequenceLayout layout = {};
+  Workspace* workspace = nullptr;  ///< kept by the caller; none: allocated for the call
+};
+
+template <class Kernel, class Inputs_, class Scalar_, class Sizes, Law law>
+class Recurrence {
+ public:
+  using Inputs = Inputs_;
+  using Scalar = Scalar_;
+  using State = linrec::State<Scalar, Sizes>;
+  using Input = TokenView<const Scalar>;
+  using Output = TokenView<Scalar>;
+
+  const Sizes& dims() const { return dims_; }
+  /// The factor of the output, o = scale S^T q.
+  Scalar scale() const { return scale_; }
+
+  /// Zero states at position 0.
+  State initial_state(Index sequences = 1) const { return State(dims_, sequences); }
+
+  /// Checks all that `prefill` checks, and changes nothing.
+  /// @throws ShapeError, ValueError naming the tensor, what was expected and what came.
+  void validate(const Inputs& inputs, const State& state, const SequenceLayout& layout = {}) const {
+    const auto [batch, tokens] = check_shapes(inputs);
+    layout.check(batch, tokens);
+    if (!(state.dims() == dims_))
+      throw ShapeError(message("state: expected [H, K, V] = ", text(dims_), ", got ", text(state.dims())));
+    if (state.sequences() != layout.sequences(batch))
+      throw ShapeError(message("state: expected ", layout.sequences(batch), " sequences, got ", state.sequences()));
+    for (Index s = 0; s < state.sequences(); ++s)
+      layout.for_each_run(s, tokens, [&](Index row, Index first, Index count) {
+        kernel().check_values(inputs, row, first, count);
+      });
+  }
+
+  /// Runs many tokens: reads the inputs [B, T, ...], moves the states on and writes the outputs
+  /// [B, T, H, V]. Bitwise equal to `step` token by token, however a sequence is split.
+  /// Allocates only through the workspace. Outputs must not overlap inputs.
+  /// @throws as validate, before any state or output changes.
+  template <Executor E = SerialExecutor>
+  void prefill(const Inputs& inputs, State& state, const Output& outputs, const PrefillOptions& options = {},
+               const E& executor = {}) const {
+    check_output(inputs, outputs);
+    validate(inputs, state, options.layout);
+    Workspace own;
+    Workspace& workspace = options.workspace != nullptr ? *options.workspace : own;
+    workspace.reserve(static_cast<Index>(executor.concurrency()), block_bytes());
+    const Index heads = dims_.heads();
+    const double cost = 4.0 * static_cast<double>(outputs.tokens() * dims_.key() * dims_.value());
+    executor.for_each(state.sequences() * heads, cost, [&](Index item, Index worker) {
+      run_head(inputs, state, outputs, options.layout, item / heads, item % heads,
+               workspace.template block<Scalar>(worker));
+    });
+    for (Index s = 0; s < state.sequences(); ++s)
+      options.layout.for_each_run(s, outputs.tokens(),
+                                  [&](Index, Index, Index count) { state.advance(s, count); });
+  }
+
+  /// Runs one token of each of B sequences: inputs [B, 1, ...], outputs [B, 1, H, V]. Allocates and
+  /// checks nothing; call `validate` once on inputs that are new.
+  void step(const Inputs& inputs, State& state, const Output& outputs) const noexcept {
+    assert(outputs.tokens() == 1 && outputs.batch() == state.sequences());
+    for (Index b = 0; b < state.sequences(); ++b) {
+      const std::int64_t position = state.position(b);
+      for (Index h = 0; h < dims_.heads(); ++h)
+        run_block(inputs, Segment{b, h, 0, 1, position}, b, state, outputs, state.scratch());
+      state.advance(b, 1);
+    }
+  }
+
+ protected:
+  Recurrence(Sizes dims, double scale) : dims_(dims), scale_(static_cast<Scalar>(scale)) {
+    if (!std::isfinite(scale)) throw ValueError(message("scale: expected a finite number, got ", scale));
+  }
+
+  /// K^-1/2
+  static double default_scale(const Sizes& dims) { return 1 / std::sqrt(static_cast<double>(dims.key())); }
+
+  /// What the head of the segment reads of `view`, whose heads may be groups, for its token i.
+  const Scalar* at(const Input& view, const Segment& s, Index i) const {
+    const Index group = s.head / (dims_.heads() / view.heads());
+    return view.data(s.row, s.first + i, group);
+  }
+  /// q, k and v as they are.
+  void set_qkv(Terms<Scalar>& terms, const Inputs& in, const Segment& s, Index i) const {
+    terms.query = at(in.q, s, i);
+    terms.key = at(in.k, s, i);
+    terms.value = at(in.v, s, i);
+  }
+  template <class F>
+  void for_each_qkv(const Inputs& in, F&& f) const {
+    f("q", in.q, dims_.key(), HeadSharing::groups);
+    f("k", in.k, dims_.key(), HeadSharing::groups);
+    f("v", in.v, dims_.value(), HeadSharing::groups);
+  }
+
+  /// No skip term, unless the kernel has its own.
+  const Scalar* skip(Index) const { return nullptr; }
+
+  /// @throws ValueError at the first number of the run for which `legal` is false.
+  template <class Legal>
+  static void check_each(std::string_view name, const Input& view, Index row, Index first, Index count,
+                         const char* expected, Legal legal) {
+    for (Index t = first; t < first + count; ++t)
+      for (Index h = 0; h < view.heads(); ++h) {
+        const auto x = view.at(row, t, h).array();
+        if (legal(x).all()) continue;
+        for (Index i = 0; i < x.size(); ++i)
+          if (!legal(x.segment(i, 1)).all())
+            throw ValueError(message(name, "[", row, ", ", t, ", ", h, ", ", i, "]: expected ", expected, ", got ", x[i]));
+      }
+  }
+  /// Log-decays are at most 0; -inf is a hard reset.
+  static void check_log_decay(std::string_view name, const Input& view, Index row, Index first, Index count) {
+    check_each(name, view, row, first, count, "a log-decay of at most 0", [](const auto& x) { return x <= 0; });
+  }
+  static void check_no_nan(std::string_view name, const Input& view, Index row, Index first, Index count) {
+    check_each(name, view, row, first, count, "a number", [](const auto& x) { return x == x; });
+  }
+
+ private:
+  struct Extents {
+    Index batch, tokens;
+  };
+
+  const Kernel& kernel() const { return static_cast<const Kernel&>(*this); }
+  std::size_t block_bytes() const {
+    return sizeof(Scalar) * static_cast<std::size_t>(block_tokens * Kernel::scratch_rows * padded<Scalar>(dims_.key()));
+  }
+  static std::string text(const Sizes& d) {
+    return message("[", d.heads(), ", ", d.key(), ", ", d.value(), "]");
+  }
+
+  /// All inputs must have the batch and the tokens of the first.
+  Extents check_shapes(const Inputs& inputs) const {
+    Extents extents{-1, -1};
+    kernel().for_each_input(inputs, [&](const char* name, const Input& view, Index dim, HeadSharing sharing) {
+      if (extents.batch < 0) extents = {view.batch(), view.tokens()};
+      const bool groups = sharing == HeadSharing::groups && view.heads() > 0 && dims_.heads() % view.heads() == 0;
+      const Index heads = groups ? view.heads() : dims_.heads();
+      check_shape(name, view, {extents.batch, extents.tokens, heads, dim},
+                  sharing == HeadSharing::groups ? " (or a number of heads that divides H)" : "");
+    });
+    return extents;
+  }
+  void check_output(const Inputs& inputs, const Output& outputs) const {
+    const auto [batch, tokens] = check_shapes(inputs);
+    check_shape("outputs", outputs, {batch, tokens, dims_.heads(), dims_.value()}, "");
+  }
+  static void check_shape(const char* name, const Input& view, const std::array<Index, 4>& expected,
+                          const char* remark) {
+    if (view.extents() != expected)
+      throw ShapeError(message(name, ": expected [B, T, H, D] = ", Input::shape_text(expected), remark, ", got ",
+                               view.shape()));
+  }
+
+  void run_head(const Inputs& inputs, State& state, const Output& outputs, const SequenceLayout& layout,
+                Index sequence, Index head, Scalar* scratch) const noexcept {
+    layout.for_each_padding(sequence, outputs.tokens(), [&](Index row, Index first, Index count) {
+      for (Index t = first; t < first + count; ++t) outputs.at(row, t, head).setZero();
+    });
+    std::int64_t position = state.position(sequence);
+    layout.for_each_run(sequence, outputs.tokens(), [&](Index row, Index first, Index count) {
+      for (Index done = 0; done < count; done += block_tokens) {
+        const Index n = std::min(block_tokens, count - done);
+        run_block(inputs, Segment{row, head, first + done, n, position}, sequence, state, outputs, scratch);
+        position += n;
+      }
+    });
+  }
+
+  /// Not inlined: step and prefill then run the very same instructions, and agree in every bit.
+  EIGEN_DONT_INLINE void run_block(const Inputs& inputs, const Segment& segment, Index sequence, State& state,
+                                   const Output& outputs, Scalar* scratch) const noexcept {
+    static_assert(Kernel::scratch_rows <= State::scratch_rows);
+    Block<Scalar> block(scratch, Kernel::scratch_rows, dims_.key());
+    kernel().prepare(inputs, segment, block);
+    const Scalar* skip = kernel().skip(segment.head);
+    Scalar* output = outputs.data(segment.row, segment.first, segment.head);
+    const Index stride = segment.count > 1 ? outputs.data(segment.row, segment.first + 1, segment.head) - output : 0;
+    for (Index p = 0; p < state.panels(); ++p) {
+      const Index column = p * State::lanes;
+      const Index columns = std::min(State::lanes, dims_.value() - column);
+      detail::scan_panel<law>(state.panel(sequence, segment.head, p), dims_.key(), block, segment.count, column,
+                              detail::Output<Scalar>{scale_, skip == nullptr ? nullptr : skip + column,
+                                                     output + column, stride, columns});
+    }
+  }
+
+  Sizes dims_;
+  Scalar scale_;
+};
+
+}  // namespace linrec

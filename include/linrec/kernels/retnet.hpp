@@ -1,0 +1,66 @@
+// RetNet, retention (arXiv 2307.08621, eq. 5):
+//   S_t = gamma_h S_{t-1} + k_t v_t^T        o_t = scale S_t^T q_t        S [K, V]
+// with gamma_h = exp(-exp(p_h)); with a taper, log gamma is multiplied by t^-alpha_h.
+// Rotary position embedding belongs to the layer.
+#pragma once
+
+#include "linrec/kernels/head_decay.hpp"
+#include "linrec/kernels/recurrence.hpp"
+
+namespace linrec {
+
+template <class Scalar>
+struct RetNetInputs {
+  TokenView<const Scalar> q, k;  ///< [B, T, G, K]; H heads, or groups G that divide H
+  TokenView<const Scalar> v;     ///< [B, T, G, V]
+};
+
+/// RetNet's own decays, gamma_h = 1 - 2^(-5-h) for h = 0, 1, ...: the rates are -log gamma_h.
+inline FreeSpectrum retention_spectrum(Index heads) {
+  Eigen::ArrayXd rates(heads);
+  for (Index h = 0; h < heads; ++h) rates[h] = -std::log1p(-std::exp2(-5.0 - static_cast<double>(h)));
+  return FreeSpectrum::from_rates(rates);
+}
+
+/// @tparam Scalar float or double.
+/// @tparam Spectrum, Taper policies (linrec/policy), one channel a head.
+/// @tparam Sizes Dims<Heads, Key, Value>, fixed or dynamic.
+template <class Scalar, class Spectrum = FreeSpectrum, class Taper = NoTaper, class Sizes = Dims<>>
+class RetNet : public Recurrence<RetNet<Scalar, Spectrum, Taper, Sizes>, RetNetInputs<Scalar>, Scalar, Sizes,
+                                 Law{Decay::per_head, Correction::none}> {
+  using Base = typename RetNet::Recurrence;
+  friend Base;
+
+ public:
+  static constexpr Index scratch_rows = 0;
+
+  /// RetNet as published.
+  explicit RetNet(Sizes dims) : RetNet(dims, retention_spectrum(dims.heads())) {}
+  /// @throws ShapeError if the spectrum does not have H channels.
+  explicit RetNet(Sizes dims, const Spectrum& spectrum, const Taper& taper = Taper())
+      : RetNet(dims, spectrum, taper, Base::default_scale(dims)) {}
+  RetNet(Sizes dims, const Spectrum& spectrum, const Taper& taper, double scale)
+      : Base(dims, scale), decay_(dims.heads(), spectrum, taper) {}
+
+ private:
+  template <class F>
+  void for_each_input(const typename Base::Inputs& in, F&& f) const {
+    this->for_each_qkv(in, f);
+  }
+  void check_values(const typename Base::Inputs&, Index, Index, Index) const {}
+
+  void prepare(const typename Base::Inputs& in, const Segment& s, Block<Scalar>& block) const noexcept {
+    PerToken decay;
+    decay_.fill(s, decay);
+    decay.transform(s.count, [](const auto& rate, Index) { return -rate; });
+    exp_decays(decay.at, s.count);
+    for (Index i = 0; i < s.count; ++i) {
+      this->set_qkv(block[i], in, s, i);
+      block[i].decay = static_cast<Scalar>(decay[i]);
+    }
+  }
+
+  HeadDecay<Taper> decay_;
+};
+
+}  // namespace linrec

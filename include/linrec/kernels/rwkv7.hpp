@@ -1,0 +1,118 @@
+// RWKV-7 (arXiv 2503.14456, eq. 15-17), the recurrence of its time mixing, transposed to S [K, V]:
+//   S_t = diag(w_t) S_{t-1} + b_t (a_t^T S_{t-1}) + k_t v_t^T        o_t = S_t^T r_t
+//   a = -kk,  b = kk iclr,  kk = kk_raw / max(|kk_raw|, 1e-12),  w = exp(-exp(-1/2) sigmoid(w0 + w_logit))
+// w0 is the spectrum, one channel for each of the H K key
+// channels, zero unless given (then w_logit is the whole logit). With a taper the logit becomes
+// w0 + w_logit - alpha log t, alpha taken from the log-rates log_sigmoid(w0) (arXiv 2604.07658).
+#pragma once
+
+#include "linrec/kernels/head_decay.hpp"
+#include "linrec/kernels/recurrence.hpp"
+
+namespace linrec {
+
+template <class Scalar>
+struct RWKV7Inputs {
+  TokenView<const Scalar> r, k;     ///< [B, T, H, K]
+  TokenView<const Scalar> v;        ///< [B, T, H, V]
+  TokenView<const Scalar> kk;       ///< [B, T, H, K], removal key before its normalisation
+  TokenView<const Scalar> iclr;     ///< [B, T, H, K], in-context learning rate ("a")
+  TokenView<const Scalar> w_logit;  ///< [B, T, H, K], decay logit; any number or infinity
+};
+
+/// @tparam Scalar float or double.
+/// @tparam Spectrum, Taper policies (linrec/policy), one channel a key channel; the p are the logits w0.
+/// @tparam Sizes Dims<Heads, Key, Value>, fixed or dynamic.
+template <class Scalar, class Spectrum = FreeSpectrum, class Taper = NoTaper, class Sizes = Dims<>>
+class RWKV7 : public Recurrence<RWKV7<Scalar, Spectrum, Taper, Sizes>, RWKV7Inputs<Scalar>, Scalar, Sizes,
+                                Law{Decay::per_channel, Correction::rank_one}> {
+  using Base = typename RWKV7::Recurrence;
+  friend Base;
+  static constexpr bool tapered = !std::same_as<Taper, NoTaper>;
+
+ public:
+  static constexpr Index scratch_rows = 3;
+
+  /// The plain baseline: w_logit is the whole logit.
+  explicit RWKV7(Sizes dims) : RWKV7(dims, FreeSpectrum::unit(dims.heads() * dims.key())) {}
+  /// @throws ShapeError if the spectrum does not have H K channels.
+  explicit RWKV7(Sizes dims, const Spectrum& spectrum, const Taper& taper = Taper()) : Base(dims, 1) {
+    const Eigen::ArrayXd w0 = spectrum.log_rates();
+    if (w0.size() != dims.heads() * dims.key())
+      throw ShapeError(message("spectrum: expected one channel a key channel, H K = ", dims.heads() * dims.key(),
+                               ", got ", w0.size()));
+    fill_rows(w0, w0_);
+    if constexpr (tapered)
+      fill_rows(taper.exponents(w0.unaryExpr([](double x) { return log_sigmoid(x); })), exponents_);
+  }
+
+ private:
+  template <class F>
+  void for_each_input(const typename Base::Inputs& in, F&& f) const {
+    f("r", in.r, this->dims().key(), HeadSharing::none);
+    f("k", in.k, this->dims().key(), HeadSharing::none);
+    f("v", in.v, this->dims().value(), HeadSharing::none);
+    f("kk", in.kk, this->dims().key(), HeadSharing::none);
+    f("iclr", in.iclr, this->dims().key(), HeadSharing::none);
+    f("w_logit", in.w_logit, this->dims().key(), HeadSharing::none);
+  }
+  void check_values(const typename Base::Inputs& in, Index row, Index first, Index count) const {
+    this->check_no_nan("w_logit", in.w_logit, row, first, count);
+  }
+
+  void prepare(const typename Base::Inputs& in, const Segment& s, Block<Scalar>& block) const noexcept {
+    [[maybe_unused]] PerToken log_t;
+    if constexpr (tapered) log_positions(s, log_t);
+    for (Index i = 0; i < s.count; ++i) {
+      Terms<Scalar>& t = block[i];
+      t.query = this->at(in.r, s, i);
+      t.key = this->at(in.k, s, i);
+      t.value = this->at(in.v, s, i);
+      Scalar* decays = block.copy(i, 0, this->at(in.w_logit, s, i));
+      if constexpr (tapered)
+        to_decays(decays, s.head, static_cast<Scalar>(log_t[i]));
+      else
+        to_decays(decays, s.head, Scalar(0));
+      t.decays = decays;
+      set_correction(in, s, i, block);
+    }
+  }
+
+  /// logits [K] to decays, in place.
+  void to_decays(Scalar* row, Index head, [[maybe_unused]] Scalar log_t) const noexcept {
+    using Line = Eigen::Array<Scalar, static_cast<int>(Lanes<Scalar>::size), 1>;
+    const Index key = this->dims().key(), start = head * padded<Scalar>(key);
+    const Scalar factor = static_cast<Scalar>(-std::exp(-0.5));
+    transform_padded(row, key, [&](const auto& content, Index i) -> Line {
+      Line logit = content + Eigen::Map<const Line>(w0_.data() + start + i);
+      if constexpr (tapered) logit -= Eigen::Map<const Line>(exponents_.data() + start + i) * log_t;
+      return factor / (Scalar(1) + (-logit).exp());
+    });
+    exp_decays(row, key);
+  }
+
+  void set_correction(const typename Base::Inputs& in, const Segment& s, Index i, Block<Scalar>& block) const noexcept {
+    using Line = Eigen::Array<Scalar, static_cast<int>(Lanes<Scalar>::size), 1>;
+    const Index key = block.key();
+    Scalar* a = block.copy(i, 1, this->at(in.kk, s, i));
+    Scalar* b = block.copy(i, 2, this->at(in.iclr, s, i));
+    const Scalar factor = 1 / std::max(std::sqrt(squared_norm_padded(a, key)), static_cast<Scalar>(1e-12));
+    transform_padded(a, key, [&](const auto& kk, Index) { return kk * -factor; });
+    transform_padded(b, key, [&](const auto& iclr, Index j) { return -(iclr * Eigen::Map<const Line>(a + j)); });
+    block[i].a = a;
+    block[i].b = b;
+  }
+
+  /// [H K] to one padded row a head.
+  void fill_rows(const Eigen::ArrayXd& channels, AlignedVector<Scalar>& rows) const {
+    const Index heads = this->dims().heads(), key = this->dims().key(), stride = padded<Scalar>(key);
+    rows.assign(static_cast<std::size_t>(heads * stride), Scalar(0));
+    for (Index h = 0; h < heads; ++h)
+      for (Index i = 0; i < key; ++i)
+        rows[static_cast<std::size_t>(h * stride + i)] = static_cast<Scalar>(channels[h * key + i]);
+  }
+
+  AlignedVector<Scalar> w0_, exponents_;
+};
+
+}  // namespace linrec

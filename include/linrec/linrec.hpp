@@ -1,0 +1,23 @@
+// linrec: linear-recurrence sequence layers on the CPU. This header has all but io, models and parallel.
+#pragma once
+
+#include "linrec/core/activation.hpp"
+#include "linrec/core/errors.hpp"
+#include "linrec/core/executor.hpp"
+#include "linrec/core/sequence_layout.hpp"
+#include "linrec/core/token_view.hpp"
+#include "linrec/core/types.hpp"
+#include "linrec/core/workspace.hpp"
+#include "linrec/kernels/delta_net.hpp"
+#include "linrec/kernels/dplr.hpp"
+#include "linrec/kernels/gated_delta_net.hpp"
+#include "linrec/kernels/gla.hpp"
+#include "linrec/kernels/linear_attention.hpp"
+#include "linrec/kernels/mamba2.hpp"
+#include "linrec/kernels/retnet.hpp"
+#include "linrec/kernels/rwkv7.hpp"
+#include "linrec/kernels/state.hpp"
+#include "linrec/policy/initial.hpp"
+#include "linrec/policy/spectrum.hpp"
+#include "linrec/policy/taper.hpp"
+#include "linrec/version.hpp"
