@@ -84,8 +84,7 @@ class GatedDeltaNet
   }
 
   const Scalar* normalised(Scalar* row, Index n) const {
-    const Scalar factor = 1 / std::sqrt(squared_norm_padded(row, n) + l2norm_eps_);
-    transform_padded(row, n, [&](const auto& x, Index) { return x * factor; });
+    scale_padded(row, n, 1 / std::sqrt(squared_norm_padded(row, n) + l2norm_eps_));
     return row;
   }
 

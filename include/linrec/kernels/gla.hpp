@@ -52,8 +52,7 @@ class GLA : public Recurrence<GLA<Scalar, Spectrum, Taper, Sizes>, GLAInputs<Sca
     for (Index i = 0; i < s.count; ++i) {
       this->set_qkv(block[i], in, s, i);
       Scalar* decays = block.copy(i, 0, this->at(in.gk, s, i));
-      const Scalar rate = static_cast<Scalar>(rates[i]);
-      transform_padded(decays, block.key(), [&](const auto& gk, Index) { return gk * rate; });
+      scale_padded(decays, block.key(), static_cast<Scalar>(rates[i]));
       exp_decays(decays, block.key());
       block[i].decays = decays;
     }

@@ -32,17 +32,19 @@ inline void log_positions(const Segment& segment, PerToken& log_t) noexcept {
 }
 
 /// The table of rates of a kernel with one decay a head.
-template <TaperPolicy Taper>
+template <class Taper>
 class HeadDecay {
  public:
   static constexpr bool tapered = !std::same_as<Taper, NoTaper>;
 
   /// @throws ShapeError if the spectrum does not have one channel a head.
-  template <SpectrumPolicy Spectrum>
+  template <class Spectrum>
   HeadDecay(Index heads, const Spectrum& spectrum, const Taper& taper) : log_rates_(spectrum.log_rates()) {
+    require_spectrum_policy<Spectrum>();
+    require_taper_policy<Taper>();
     if (log_rates_.size() != heads)
       throw ShapeError(message("spectrum: expected one channel a head, ", heads, ", got ", log_rates_.size()));
-    if constexpr (tapered) exponents_ = taper.exponents(log_rates_);
+    if constexpr (tapered) exponents_ = checked_exponents(taper, log_rates_);
     rates_ = log_rates_.exp();
   }
 

@@ -28,6 +28,7 @@ class RWKV7 : public Recurrence<RWKV7<Scalar, Spectrum, Taper, Sizes>, RWKV7Inpu
                                 Law{Decay::per_channel, Correction::rank_one}> {
   using Base = typename RWKV7::Recurrence;
   friend Base;
+  using Packet = typename Lanes<Scalar>::Packet;
   static constexpr bool tapered = !std::same_as<Taper, NoTaper>;
 
  public:
@@ -37,13 +38,15 @@ class RWKV7 : public Recurrence<RWKV7<Scalar, Spectrum, Taper, Sizes>, RWKV7Inpu
   explicit RWKV7(Sizes dims) : RWKV7(dims, FreeSpectrum::unit(dims.heads() * dims.key())) {}
   /// @throws ShapeError if the spectrum does not have H K channels.
   explicit RWKV7(Sizes dims, const Spectrum& spectrum, const Taper& taper = Taper()) : Base(dims, 1) {
+    require_spectrum_policy<Spectrum>();
+    require_taper_policy<Taper>();
     const Eigen::ArrayXd w0 = spectrum.log_rates();
     if (w0.size() != dims.heads() * dims.key())
       throw ShapeError(message("spectrum: expected one channel a key channel, H K = ", dims.heads() * dims.key(),
                                ", got ", w0.size()));
     fill_rows(w0, w0_);
     if constexpr (tapered)
-      fill_rows(taper.exponents(w0.unaryExpr([](double x) { return log_sigmoid(x); })), exponents_);
+      fill_rows(checked_exponents(taper, w0.unaryExpr([](double x) { return log_sigmoid(x); })), exponents_);
   }
 
  private:
@@ -80,25 +83,25 @@ class RWKV7 : public Recurrence<RWKV7<Scalar, Spectrum, Taper, Sizes>, RWKV7Inpu
 
   /// logits [K] to decays, in place.
   void to_decays(Scalar* row, Index head, [[maybe_unused]] Scalar log_t) const noexcept {
-    using Line = Eigen::Array<Scalar, static_cast<int>(Lanes<Scalar>::size), 1>;
+    using namespace Eigen::internal;
     const Index key = this->dims().key(), start = head * padded<Scalar>(key);
-    const Scalar factor = static_cast<Scalar>(-std::exp(-0.5));
-    transform_padded(row, key, [&](const auto& content, Index i) -> Line {
-      Line logit = content + Eigen::Map<const Line>(w0_.data() + start + i);
-      if constexpr (tapered) logit -= Eigen::Map<const Line>(exponents_.data() + start + i) * log_t;
-      return factor / (Scalar(1) + (-logit).exp());
+    const Packet factor = pset1<Packet>(static_cast<Scalar>(-std::exp(-0.5))), one = pset1<Packet>(Scalar(1));
+    [[maybe_unused]] const Packet minus_log_t = pset1<Packet>(-log_t);
+    transform_packets(row, key, [&](const Packet& content, Index i) {
+      Packet logit = padd(content, pload<Packet>(w0_.data() + start + i));
+      if constexpr (tapered) logit = pmadd(pload<Packet>(exponents_.data() + start + i), minus_log_t, logit);
+      return exp_normal(pdiv(factor, padd(one, exp_normal(pnegate(logit)))));
     });
-    exp_decays(row, key);
   }
 
   void set_correction(const typename Base::Inputs& in, const Segment& s, Index i, Block<Scalar>& block) const noexcept {
-    using Line = Eigen::Array<Scalar, static_cast<int>(Lanes<Scalar>::size), 1>;
+    using namespace Eigen::internal;
     const Index key = block.key();
     Scalar* a = block.copy(i, 1, this->at(in.kk, s, i));
     Scalar* b = block.copy(i, 2, this->at(in.iclr, s, i));
-    const Scalar factor = 1 / std::max(std::sqrt(squared_norm_padded(a, key)), static_cast<Scalar>(1e-12));
-    transform_padded(a, key, [&](const auto& kk, Index) { return kk * -factor; });
-    transform_padded(b, key, [&](const auto& iclr, Index j) { return -(iclr * Eigen::Map<const Line>(a + j)); });
+    const Scalar norm = std::max(std::sqrt(squared_norm_padded(a, key)), static_cast<Scalar>(1e-12));
+    scale_padded(a, key, -1 / norm);
+    transform_packets(b, key, [&](const Packet& iclr, Index j) { return pnegate(pmul(iclr, pload<Packet>(a + j))); });
     block[i].a = a;
     block[i].b = b;
   }

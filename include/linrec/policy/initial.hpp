@@ -77,8 +77,10 @@ inline Eigen::ArrayXd gla_initial_log_rates(Index heads) { return geometric_log_
 
 /// PoST RWKV-7: base logits w0 from the one whose log-decay is -1/T to 0.5.
 inline Eigen::ArrayXd rwkv7_initial_logits(Index channels, double train_length) {
-  detail::check_rate_range(channels, 1 / train_length, 1);
   const double slowest = 1 / (std::exp(-0.5) * train_length);
+  if (!(slowest > 0 && slowest < 1))
+    throw ValueError(message("train_length: expected a finite number > exp(1/2), got ", train_length));
+  detail::check_rate_range(channels, slowest, 1);
   return detail::evenly_spaced(channels, std::log(slowest) - std::log1p(-slowest), 0.5);
 }
 

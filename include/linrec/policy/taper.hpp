@@ -141,6 +141,16 @@ class GivenTaper {
   Eigen::ArrayXd exponents_;
 };
 
+/// The exponents that a kernel uses.
+/// @throws ShapeError if the taper does not give one exponent a channel.
+template <class Taper>
+Eigen::ArrayXd checked_exponents(const Taper& taper, const Eigen::ArrayXd& log_rates) {
+  Eigen::ArrayXd exponents = taper.exponents(log_rates);
+  if (exponents.size() != log_rates.size())
+    throw ShapeError(message("taper: expected one exponent a channel, ", log_rates.size(), ", got ", exponents.size()));
+  return exponents;
+}
+
 /// t^(-alpha), the factor on a log-decay at position t >= 1.
 inline double position_scale(double alpha, double t) { return std::exp(-alpha * std::log(t)); }
 
