@@ -74,11 +74,14 @@ class Recurrence {
     Workspace own;
     Workspace& workspace = options.workspace != nullptr ? *options.workspace : own;
     workspace.reserve(static_cast<Index>(executor.concurrency()), block_bytes());
-    const Index heads = dims_.heads();
-    const double cost = 4.0 * static_cast<double>(outputs.tokens() * dims_.key() * dims_.value());
-    executor.for_each(state.sequences() * heads, cost, [&](Index item, Index worker) {
-      run_head(inputs, state, outputs, options.layout, item / heads, item % heads,
-               workspace.template block<Scalar>(worker));
+    // As few groups of heads as keep all workers busy: the rows of neighbouring heads share cache lines and pages.
+    const Index heads = dims_.heads(), workers = static_cast<Index>(executor.concurrency());
+    const Index groups = std::min(heads, (workers + state.sequences()) / std::max<Index>(1, state.sequences()));
+    const double cost = 4.0 * static_cast<double>(outputs.tokens() * heads / groups * dims_.key() * dims_.value());
+    executor.for_each(state.sequences() * groups, cost, [&](Index item, Index worker) {
+      const Index sequence = item / groups, group = item % groups;
+      run_heads(inputs, state, outputs, options.layout, sequence, group * heads / groups, (group + 1) * heads / groups,
+                workspace.template block<Scalar>(worker));
     });
     for (Index s = 0; s < state.sequences(); ++s)
       options.layout.for_each_run(s, outputs.tokens(),
@@ -183,16 +186,19 @@ class Recurrence {
                                view.shape()));
   }
 
-  void run_head(const Inputs& inputs, State& state, const Output& outputs, const SequenceLayout& layout,
-                Index sequence, Index head, Scalar* scratch) const noexcept {
+  /// Heads [begin, end) of one sequence, block by block.
+  void run_heads(const Inputs& inputs, State& state, const Output& outputs, const SequenceLayout& layout,
+                 Index sequence, Index begin, Index end, Scalar* scratch) const noexcept {
     layout.for_each_padding(sequence, outputs.tokens(), [&](Index row, Index first, Index count) {
-      for (Index t = first; t < first + count; ++t) outputs.at(row, t, head).setZero();
+      for (Index t = first; t < first + count; ++t)
+        for (Index h = begin; h < end; ++h) outputs.at(row, t, h).setZero();
     });
     std::int64_t position = state.position(sequence);
     layout.for_each_run(sequence, outputs.tokens(), [&](Index row, Index first, Index count) {
       for (Index done = 0; done < count; done += block_tokens) {
         const Index n = std::min(block_tokens, count - done);
-        run_block(inputs, Segment{row, head, first + done, n, position}, sequence, state, outputs, scratch);
+        for (Index h = begin; h < end; ++h)
+          run_block(inputs, Segment{row, h, first + done, n, position}, sequence, state, outputs, scratch);
         position += n;
       }
     });
