@@ -22,8 +22,6 @@ class DeltaNet : public Recurrence<DeltaNet<Scalar, Sizes>, DeltaNetInputs<Scala
   friend Base;
 
  public:
-  static constexpr Index scratch_rows = 0;
-
   explicit DeltaNet(Sizes dims) : DeltaNet(dims, Base::default_scale(dims)) {}
   DeltaNet(Sizes dims, double scale) : Base(dims, scale) {}
 
@@ -37,7 +35,7 @@ class DeltaNet : public Recurrence<DeltaNet<Scalar, Sizes>, DeltaNetInputs<Scala
 
   void prepare(const typename Base::Inputs& in, const Segment& s, Block<Scalar>& block) const noexcept {
     for (Index i = 0; i < s.count; ++i) {
-      this->set_qkv(block[i], in, s, i);
+      this->set_qkv(block, in, s, i);
       block[i].a = block[i].key;
       block[i].value_gain = *this->at(in.beta, s, i);
       block[i].b_gain = -block[i].value_gain;

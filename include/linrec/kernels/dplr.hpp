@@ -24,8 +24,6 @@ class DPLR : public Recurrence<DPLR<Scalar, Sizes>, DPLRInputs<Scalar>, Scalar, 
   friend Base;
 
  public:
-  static constexpr Index scratch_rows = 1;
-
   explicit DPLR(Sizes dims, double scale = 1) : Base(dims, scale) {}
 
  private:
@@ -42,10 +40,10 @@ class DPLR : public Recurrence<DPLR<Scalar, Sizes>, DPLRInputs<Scalar>, Scalar, 
 
   void prepare(const typename Base::Inputs& in, const Segment& s, Block<Scalar>& block) const noexcept {
     for (Index i = 0; i < s.count; ++i) {
-      this->set_qkv(block[i], in, s, i);
-      block[i].a = this->at(in.a, s, i);
-      block[i].b = this->at(in.b, s, i);
-      Scalar* decays = block.copy(i, 0, this->at(in.log_w, s, i));
+      this->set_qkv(block, in, s, i);
+      block[i].a = block.near(i, Row::a, this->at(in.a, s, i));
+      block[i].b = block.near(i, Row::b, this->at(in.b, s, i));
+      Scalar* decays = block.copy(i, Row::decays, this->at(in.log_w, s, i));
       exp_decays(decays, block.key());
       block[i].decays = decays;
     }

@@ -36,7 +36,6 @@ class GatedDeltaNet
 
  public:
   using Options = GatedDeltaNetOptions;
-  static constexpr Index scratch_rows = 2;
 
   /// The plain baseline: decays as they come.
   explicit GatedDeltaNet(Sizes dims, const Options& options = {})
@@ -71,10 +70,12 @@ class GatedDeltaNet
     exp_decays(decay.at, s.count);
     for (Index i = 0; i < s.count; ++i) {
       Terms<Scalar>& t = block[i];
-      this->set_qkv(t, in, s, i);
       if (qk_l2norm_) {
-        t.query = normalised(block.copy(i, 0, t.query), block.key());
-        t.key = normalised(block.copy(i, 1, t.key), block.key());
+        t.query = normalised(block.copy(i, Row::query, this->at(in.q, s, i)), block.key());
+        t.key = normalised(block.copy(i, Row::key, this->at(in.k, s, i)), block.key());
+        t.value = this->at(in.v, s, i);
+      } else {
+        this->set_qkv(block, in, s, i);
       }
       t.a = t.key;
       t.decay = static_cast<Scalar>(decay[i]);

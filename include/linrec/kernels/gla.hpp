@@ -26,8 +26,6 @@ class GLA : public Recurrence<GLA<Scalar, Spectrum, Taper, Sizes>, GLAInputs<Sca
   friend Base;
 
  public:
-  static constexpr Index scratch_rows = 1;
-
   /// The plain baseline: decays as they come.
   explicit GLA(Sizes dims) : GLA(dims, FreeSpectrum::unit(dims.heads())) {}
   /// @throws ShapeError if the spectrum does not have H channels.
@@ -50,8 +48,8 @@ class GLA : public Recurrence<GLA<Scalar, Spectrum, Taper, Sizes>, GLAInputs<Sca
     PerToken rates;
     decay_.fill(s, rates);
     for (Index i = 0; i < s.count; ++i) {
-      this->set_qkv(block[i], in, s, i);
-      Scalar* decays = block.copy(i, 0, this->at(in.gk, s, i));
+      this->set_qkv(block, in, s, i);
+      Scalar* decays = block.copy(i, Row::decays, this->at(in.gk, s, i));
       scale_padded(decays, block.key(), static_cast<Scalar>(rates[i]));
       exp_decays(decays, block.key());
       block[i].decays = decays;

@@ -44,8 +44,8 @@ struct Terms {
   Scalar b_gain = 0;               ///< c in b = c k, along the key
 };
 
-/// Tokens that are prepared at a time: their rows should stay in the first-level cache.
-inline constexpr Index block_tokens = 32;
+/// Tokens that are prepared at a time: their rows and a panel of the state share the first-level cache.
+inline constexpr Index block_tokens = 16;
 
 /// A run of `count` tokens of one head in one sequence, as a kernel sees it.
 struct Segment {
@@ -53,29 +53,38 @@ struct Segment {
   std::int64_t position;          ///< tokens that the sequence saw before
 };
 
-/// The terms of a block, and scratch rows of K numbers for those that have to be computed.
+/// The rows of K numbers that a token may need in scratch memory.
+enum class Row : int { query, key, decays, a, b };
+inline constexpr Index scratch_rows = 5;
+
+/// The terms of a block of tokens, and their scratch rows.
 template <class Scalar>
 class Block {
  public:
-  Block(Scalar* scratch, Index rows, Index key)
-      : scratch_(scratch), rows_(rows), key_(key), stride_(padded<Scalar>(key)) {}
+  Block(Scalar* scratch, Index tokens, Index key)
+      : scratch_(scratch), tokens_(tokens), key_(key), stride_(padded<Scalar>(key)) {}
+
+  /// Numbers of scratch that a block of `tokens` tokens needs.
+  static Index scratch_size(Index tokens, Index key) { return tokens * scratch_rows * padded<Scalar>(key); }
 
   Terms<Scalar>& operator[](Index i) { return terms_[i]; }
   const Terms<Scalar>& operator[](Index i) const { return terms_[i]; }
 
   Index key() const { return key_; }
-  /// Scratch row r of token i: cache-aligned, padded to whole cache lines.
-  Scalar* row(Index i, Index r) { return scratch_ + (i * rows_ + r) * stride_; }
-  /// A copy of x [K] in scratch row r of token i.
-  Scalar* copy(Index i, Index r, const Scalar* x) {
-    copy_padded(x, key_, row(i, r));
-    return row(i, r);
+  /// A copy of x [K] in a scratch row of token i: cache-aligned, padded to whole cache lines.
+  Scalar* copy(Index i, Row r, const Scalar* x) {
+    Scalar* row = scratch_ + (i * scratch_rows + static_cast<Index>(r)) * stride_;
+    copy_padded(x, key_, row);
+    return row;
   }
+  /// x [K] where the panels read it fast. Rows of a tensor are often a power of two apart and evict each
+  /// other from the cache, so they are copied; a single token is read where it lies.
+  const Scalar* near(Index i, Row r, const Scalar* x) { return tokens_ > 1 ? copy(i, r, x) : x; }
 
  private:
   Terms<Scalar> terms_[block_tokens];
   Scalar* scratch_;
-  Index rows_, key_, stride_;
+  Index tokens_, key_, stride_;
 };
 
 }  // namespace linrec

@@ -21,8 +21,6 @@ class LinearAttention : public Recurrence<LinearAttention<Scalar, Sizes>, Linear
   friend Base;
 
  public:
-  static constexpr Index scratch_rows = 0;
-
   explicit LinearAttention(Sizes dims) : LinearAttention(dims, Base::default_scale(dims)) {}
   LinearAttention(Sizes dims, double scale) : Base(dims, scale) {}
 
@@ -34,7 +32,7 @@ class LinearAttention : public Recurrence<LinearAttention<Scalar, Sizes>, Linear
   void check_values(const typename Base::Inputs&, Index, Index, Index) const {}
 
   void prepare(const typename Base::Inputs& in, const Segment& s, Block<Scalar>& block) const noexcept {
-    for (Index i = 0; i < s.count; ++i) this->set_qkv(block[i], in, s, i);
+    for (Index i = 0; i < s.count; ++i) this->set_qkv(block, in, s, i);
   }
 };
 

@@ -35,7 +35,6 @@ class Mamba2 : public Recurrence<Mamba2<Scalar, Spectrum, Taper, Sizes>, Mamba2I
 
  public:
   using Options = Mamba2Options;
-  static constexpr Index scratch_rows = 0;
 
   /// @throws ShapeError if the spectrum, D or dt_bias do not have H heads, ValueError for bad options.
   explicit Mamba2(Sizes dims, const Spectrum& spectrum, const Taper& taper = Taper(), const Options& options = {})
@@ -83,8 +82,8 @@ class Mamba2 : public Recurrence<Mamba2<Scalar, Spectrum, Taper, Sizes>, Mamba2I
     for (Index i = 0; i < s.count; ++i) decay[i] *= -dt[i];
     exp_decays(decay.at, s.count);
     for (Index i = 0; i < s.count; ++i) {
-      block[i].query = this->at(in.C, s, i);
-      block[i].key = this->at(in.B, s, i);
+      block[i].query = block.near(i, Row::query, this->at(in.C, s, i));
+      block[i].key = block.near(i, Row::key, this->at(in.B, s, i));
       block[i].value = this->at(in.x, s, i);
       block[i].value_gain = static_cast<Scalar>(dt[i]);
       block[i].decay = static_cast<Scalar>(decay[i]);

@@ -2,7 +2,6 @@
 //
 // A kernel says how its inputs become the terms of the law (law.hpp). It derives from
 // Recurrence<Kernel, Inputs, Scalar, Sizes, law>, where Inputs is a struct of its tensors as TokenViews, and has
-//   static constexpr Index scratch_rows              rows of K it computes for a token, at most 4
 //   for_each_input(inputs, f) const                  calls f(name, view, dim, HeadSharing) for each tensor
 //   check_values(inputs, row, first, count) const    throws ValueError for decays that are none
 //   prepare(inputs, segment, block) const noexcept   fills block[i] for the tokens of the segment
@@ -114,10 +113,10 @@ class Recurrence {
     return view.data(s.row, s.first + i, group);
   }
   /// q, k and v as they are.
-  void set_qkv(Terms<Scalar>& terms, const Inputs& in, const Segment& s, Index i) const {
-    terms.query = at(in.q, s, i);
-    terms.key = at(in.k, s, i);
-    terms.value = at(in.v, s, i);
+  void set_qkv(Block<Scalar>& block, const Inputs& in, const Segment& s, Index i) const {
+    block[i].query = block.near(i, Row::query, at(in.q, s, i));
+    block[i].key = block.near(i, Row::key, at(in.k, s, i));
+    block[i].value = at(in.v, s, i);
   }
   template <class F>
   void for_each_qkv(const Inputs& in, F&& f) const {
@@ -157,7 +156,7 @@ class Recurrence {
 
   const Kernel& kernel() const { return static_cast<const Kernel&>(*this); }
   std::size_t block_bytes() const {
-    return sizeof(Scalar) * static_cast<std::size_t>(block_tokens * Kernel::scratch_rows * padded<Scalar>(dims_.key()));
+    return sizeof(Scalar) * static_cast<std::size_t>(Block<Scalar>::scratch_size(block_tokens, dims_.key()));
   }
   static std::string text(const Sizes& d) {
     return message("[", d.heads(), ", ", d.key(), ", ", d.value(), "]");
@@ -207,8 +206,7 @@ class Recurrence {
   /// Not inlined: step and prefill then run the very same instructions, and agree in every bit.
   EIGEN_DONT_INLINE void run_block(const Inputs& inputs, const Segment& segment, Index sequence, State& state,
                                    const Output& outputs, Scalar* scratch) const noexcept {
-    static_assert(Kernel::scratch_rows <= State::scratch_rows);
-    Block<Scalar> block(scratch, Kernel::scratch_rows, dims_.key());
+    Block<Scalar> block(scratch, segment.count, dims_.key());
     kernel().prepare(inputs, segment, block);
     const Scalar* skip = kernel().skip(segment.head);
     Scalar* output = outputs.data(segment.row, segment.first, segment.head);

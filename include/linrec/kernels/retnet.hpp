@@ -32,8 +32,6 @@ class RetNet : public Recurrence<RetNet<Scalar, Spectrum, Taper, Sizes>, RetNetI
   friend Base;
 
  public:
-  static constexpr Index scratch_rows = 0;
-
   /// RetNet as published.
   explicit RetNet(Sizes dims) : RetNet(dims, retention_spectrum(dims.heads())) {}
   /// @throws ShapeError if the spectrum does not have H channels.
@@ -55,7 +53,7 @@ class RetNet : public Recurrence<RetNet<Scalar, Spectrum, Taper, Sizes>, RetNetI
     decay.transform(s.count, [](const auto& rate, Index) { return -rate; });
     exp_decays(decay.at, s.count);
     for (Index i = 0; i < s.count; ++i) {
-      this->set_qkv(block[i], in, s, i);
+      this->set_qkv(block, in, s, i);
       block[i].decay = static_cast<Scalar>(decay[i]);
     }
   }

@@ -32,8 +32,6 @@ class RWKV7 : public Recurrence<RWKV7<Scalar, Spectrum, Taper, Sizes>, RWKV7Inpu
   static constexpr bool tapered = !std::same_as<Taper, NoTaper>;
 
  public:
-  static constexpr Index scratch_rows = 3;
-
   /// The plain baseline: w_logit is the whole logit.
   explicit RWKV7(Sizes dims) : RWKV7(dims, FreeSpectrum::unit(dims.heads() * dims.key())) {}
   /// @throws ShapeError if the spectrum does not have H K channels.
@@ -68,10 +66,10 @@ class RWKV7 : public Recurrence<RWKV7<Scalar, Spectrum, Taper, Sizes>, RWKV7Inpu
     if constexpr (tapered) log_positions(s, log_t);
     for (Index i = 0; i < s.count; ++i) {
       Terms<Scalar>& t = block[i];
-      t.query = this->at(in.r, s, i);
-      t.key = this->at(in.k, s, i);
+      t.query = block.near(i, Row::query, this->at(in.r, s, i));
+      t.key = block.near(i, Row::key, this->at(in.k, s, i));
       t.value = this->at(in.v, s, i);
-      Scalar* decays = block.copy(i, 0, this->at(in.w_logit, s, i));
+      Scalar* decays = block.copy(i, Row::decays, this->at(in.w_logit, s, i));
       if constexpr (tapered)
         to_decays(decays, s.head, static_cast<Scalar>(log_t[i]));
       else
@@ -97,8 +95,8 @@ class RWKV7 : public Recurrence<RWKV7<Scalar, Spectrum, Taper, Sizes>, RWKV7Inpu
   void set_correction(const typename Base::Inputs& in, const Segment& s, Index i, Block<Scalar>& block) const noexcept {
     using namespace Eigen::internal;
     const Index key = block.key();
-    Scalar* a = block.copy(i, 1, this->at(in.kk, s, i));
-    Scalar* b = block.copy(i, 2, this->at(in.iclr, s, i));
+    Scalar* a = block.copy(i, Row::a, this->at(in.kk, s, i));
+    Scalar* b = block.copy(i, Row::b, this->at(in.iclr, s, i));
     const Scalar norm = std::max(std::sqrt(squared_norm_padded(a, key)), static_cast<Scalar>(1e-12));
     scale_padded(a, key, -1 / norm);
     transform_packets(b, key, [&](const Packet& iclr, Index j) { return pnegate(pmul(iclr, pload<Packet>(a + j))); });

@@ -7,6 +7,7 @@
 #include "linrec/core/aligned.hpp"
 #include "linrec/core/simd.hpp"
 #include "linrec/core/types.hpp"
+#include "linrec/kernels/law.hpp"
 
 namespace linrec {
 
@@ -23,14 +24,13 @@ class State {
   using Scalar = Scalar_;
   using Matrix = Eigen::Matrix<Scalar, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   static constexpr Index lanes = Lanes<Scalar>::size;
-  static constexpr Index scratch_rows = 4;
 
   /// @throws ValueError if `sequences` is negative. 0 sequences are legal.
   explicit State(Sizes dims, Index sequences = 1) : dims_(dims) {
     if (sequences < 0) throw ValueError(message("sequences: expected at least 0, got ", sequences));
     positions_.assign(static_cast<std::size_t>(sequences), 0);
     numbers_.assign(static_cast<std::size_t>(sequences * dims_.heads() * head_size()), Scalar(0));
-    scratch_.assign(static_cast<std::size_t>(scratch_rows * padded<Scalar>(dims_.key())), Scalar(0));
+    scratch_.assign(static_cast<std::size_t>(Block<Scalar>::scratch_size(1, dims_.key())), Scalar(0));
   }
 
   const Sizes& dims() const { return dims_; }
@@ -85,7 +85,7 @@ class State {
   /// For kernels: panel p of head h, [K, lanes].
   Scalar* panel(Index b, Index h, Index p) { return numbers_.data() + offset(b, h, p); }
   const Scalar* panel(Index b, Index h, Index p) const { return numbers_.data() + offset(b, h, p); }
-  /// For kernels: scratch_rows padded rows of K, so that a step needs no allocation.
+  /// For kernels: the scratch of a block of one token, so that a step needs no allocation.
   Scalar* scratch() { return scratch_.data(); }
   /// For kernels: moves on by `tokens`.
   void advance(Index b, Index tokens) noexcept { positions_[static_cast<std::size_t>(b)] += tokens; }
