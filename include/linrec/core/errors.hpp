@@ -29,11 +29,11 @@ struct FormatError : Error {
 };
 
 /// Concatenates its arguments as text, numbers in full precision.
-template <class... Parts>
-std::string message(const Parts&... parts) {
+template <class First, class... Parts>
+std::string message(const First& first, const Parts&... parts) {
   std::ostringstream text;
   text.precision(17);
-  (text << ... << parts);
+  ((text << first) << ... << parts);
   return text.str();
 }
 

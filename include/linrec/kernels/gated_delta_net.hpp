@@ -35,6 +35,7 @@ class GatedDeltaNet
   friend Base;
 
  public:
+  static constexpr bool tapered = HeadDecay<Taper>::tapered;
   using Options = GatedDeltaNetOptions;
 
   /// The plain baseline: decays as they come.

@@ -26,6 +26,7 @@ class GLA : public Recurrence<GLA<Scalar, Spectrum, Taper, Sizes>, GLAInputs<Sca
   friend Base;
 
  public:
+  static constexpr bool tapered = HeadDecay<Taper>::tapered;
   /// The plain baseline: decays as they come.
   explicit GLA(Sizes dims) : GLA(dims, FreeSpectrum::unit(dims.heads())) {}
   /// @throws ShapeError if the spectrum does not have H channels.

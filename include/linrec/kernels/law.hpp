@@ -33,15 +33,15 @@ struct Law {
 /// What the law needs of one token of one head. Vectors over K are pointers to K numbers, `value` one to V.
 template <class Scalar>
 struct Terms {
-  const Scalar* query = nullptr;   ///< q [K]
-  const Scalar* key = nullptr;     ///< k [K]
-  const Scalar* value = nullptr;   ///< x [V]; the law's v is value_gain x
-  Scalar value_gain = 1;
-  Scalar decay = 1;                ///< w, per head
-  const Scalar* decays = nullptr;  ///< w [K], per channel
-  const Scalar* a = nullptr;       ///< a [K]
-  const Scalar* b = nullptr;       ///< b [K], rank one
-  Scalar b_gain = 0;               ///< c in b = c k, along the key
+  const Scalar* query;   ///< q [K]
+  const Scalar* key;     ///< k [K]
+  const Scalar* value;   ///< x [V]; the law's v is value_gain x
+  Scalar value_gain;     ///< 1 unless set
+  Scalar decay;          ///< w, per head
+  const Scalar* decays;  ///< w [K], per channel
+  const Scalar* a;       ///< a [K], where there is a correction
+  const Scalar* b;       ///< b [K], rank one
+  Scalar b_gain;         ///< c in b = c k, along the key
 };
 
 /// Tokens that are prepared at a time: their rows and a panel of the state share the first-level cache.
@@ -51,7 +51,27 @@ inline constexpr Index block_tokens = 16;
 struct Segment {
   Index row, head, first, count;  ///< tokens [first, first + count) of a row of the batch
   std::int64_t position;          ///< tokens that the sequence saw before
+  const double* log_t;            ///< log of the position of each token, for kernels with a taper
 };
+
+/// Numbers of a block, one a token, as whole cache lines.
+struct alignas(cache_line) PerToken {
+  double at[block_tokens];
+  double& operator[](Index i) { return at[i]; }
+  double operator[](Index i) const { return at[i]; }
+
+  /// Replaces x by f(x, offset) for the first n tokens; x is an Eigen array of fixed size.
+  template <class F>
+  void transform(Index n, F&& f) {
+    transform_padded(at, n, f);
+  }
+};
+
+/// log t of `count` tokens after `position`, in double. Not inlined: the same bits wherever it is called.
+EIGEN_DONT_INLINE inline void log_positions(std::int64_t position, Index count, PerToken& log_t) noexcept {
+  for (Index i = 0; i < padded<double>(count); ++i) log_t[i] = static_cast<double>(position + 1 + i);
+  log_t.transform(count, [](const auto& t, Index) { return t.log(); });
+}
 
 /// The rows of K numbers that a token may need in scratch memory.
 enum class Row : int { query, key, decays, a, b };
@@ -62,7 +82,9 @@ template <class Scalar>
 class Block {
  public:
   Block(Scalar* scratch, Index tokens, Index key)
-      : scratch_(scratch), tokens_(tokens), key_(key), stride_(padded<Scalar>(key)) {}
+      : scratch_(scratch), tokens_(tokens), key_(key), stride_(padded<Scalar>(key)) {
+    for (Index i = 0; i < tokens; ++i) terms_[i].value_gain = 1;
+  }
 
   /// Numbers of scratch that a block of `tokens` tokens needs.
   static Index scratch_size(Index tokens, Index key) { return tokens * scratch_rows * padded<Scalar>(key); }

@@ -34,6 +34,7 @@ class Mamba2 : public Recurrence<Mamba2<Scalar, Spectrum, Taper, Sizes>, Mamba2I
   friend Base;
 
  public:
+  static constexpr bool tapered = HeadDecay<Taper>::tapered;
   using Options = Mamba2Options;
 
   /// @throws ShapeError if the spectrum, D or dt_bias do not have H heads, ValueError for bad options.

@@ -57,7 +57,7 @@ EIGEN_ALWAYS_INLINE Lanes<Scalar> sweep(Scalar* panel, Index key, const Terms<Sc
   Sum<Scalar> output, next;
   const L decay = L::broadcast(t.decay);
   const Scalar *const w = t.decays, *const b = t.b, *const k = t.key, *const q = t.query;  // out of reach of stores
-  for_each_row<Scalar>(key, [&, u, r](Index i, Index part) {
+  for_each_row<Scalar>(key, [&](Index i, Index part) {
     L s = L::load(panel + i * L::size);
     if constexpr (law.decay == Decay::per_head) s = decay * s;
     if constexpr (law.decay == Decay::per_channel) s = L::broadcast(w[i]) * s;

@@ -5,7 +5,9 @@
 //   for_each_input(inputs, f) const                  calls f(name, view, dim, HeadSharing) for each tensor
 //   check_values(inputs, row, first, count) const    throws ValueError for decays that are none
 //   prepare(inputs, segment, block) const noexcept   fills block[i] for the tokens of the segment
-// and, if its output has a skip term, skip(h) const, D of a head [V] padded to whole cache lines.
+// and, where it applies,
+//   static constexpr bool tapered                    true if prepare needs segment.log_t
+//   skip(h) const                                    D of a head [V], padded to whole cache lines, for o + D v
 #pragma once
 
 #include <cassert>
@@ -38,6 +40,8 @@ class Recurrence {
   using State = linrec::State<Scalar, Sizes>;
   using Input = TokenView<const Scalar>;
   using Output = TokenView<Scalar>;
+
+  static constexpr bool tapered = false;  ///< kernels with a taper say otherwise
 
   const Sizes& dims() const { return dims_; }
   /// The factor of the output, o = scale S^T q.
@@ -92,9 +96,8 @@ class Recurrence {
   void step(const Inputs& inputs, State& state, const Output& outputs) const noexcept {
     assert(outputs.tokens() == 1 && outputs.batch() == state.sequences());
     for (Index b = 0; b < state.sequences(); ++b) {
-      const std::int64_t position = state.position(b);
-      for (Index h = 0; h < dims_.heads(); ++h)
-        run_block(inputs, Segment{b, h, 0, 1, position}, b, state, outputs, state.scratch());
+      run_tokens(inputs, Segment{b, 0, 0, 1, state.position(b), nullptr}, 0, dims_.heads(), b, state, outputs,
+                 state.scratch());
       state.advance(b, 1);
     }
   }
@@ -196,11 +199,21 @@ class Recurrence {
     layout.for_each_run(sequence, outputs.tokens(), [&](Index row, Index first, Index count) {
       for (Index done = 0; done < count; done += block_tokens) {
         const Index n = std::min(block_tokens, count - done);
-        for (Index h = begin; h < end; ++h)
-          run_block(inputs, Segment{row, h, first + done, n, position}, sequence, state, outputs, scratch);
+        run_tokens(inputs, Segment{row, begin, first + done, n, position, nullptr}, begin, end, sequence, state, outputs,
+                   scratch);
         position += n;
       }
     });
+  }
+
+  /// The tokens of a segment, for the heads [begin, end).
+  void run_tokens(const Inputs& inputs, Segment segment, Index begin, Index end, Index sequence, State& state,
+                  const Output& outputs, Scalar* scratch) const noexcept {
+    [[maybe_unused]] PerToken log_t;
+    if constexpr (Kernel::tapered) log_positions(segment.position, segment.count, log_t);
+    segment.log_t = log_t.at;
+    for (segment.head = begin; segment.head < end; ++segment.head)
+      run_block(inputs, segment, sequence, state, outputs, scratch);
   }
 
   /// Not inlined: step and prefill then run the very same instructions, and agree in every bit.

@@ -32,6 +32,7 @@ class RetNet : public Recurrence<RetNet<Scalar, Spectrum, Taper, Sizes>, RetNetI
   friend Base;
 
  public:
+  static constexpr bool tapered = HeadDecay<Taper>::tapered;
   /// RetNet as published.
   explicit RetNet(Sizes dims) : RetNet(dims, retention_spectrum(dims.heads())) {}
   /// @throws ShapeError if the spectrum does not have H channels.

@@ -29,22 +29,21 @@ class RWKV7 : public Recurrence<RWKV7<Scalar, Spectrum, Taper, Sizes>, RWKV7Inpu
   using Base = typename RWKV7::Recurrence;
   friend Base;
   using Packet = typename Lanes<Scalar>::Packet;
-  static constexpr bool tapered = !std::same_as<Taper, NoTaper>;
 
  public:
+  static constexpr bool tapered = !std::same_as<Taper, NoTaper>;
+
   /// The plain baseline: w_logit is the whole logit.
   explicit RWKV7(Sizes dims) : RWKV7(dims, FreeSpectrum::unit(dims.heads() * dims.key())) {}
   /// @throws ShapeError if the spectrum does not have H K channels.
   explicit RWKV7(Sizes dims, const Spectrum& spectrum, const Taper& taper = Taper()) : Base(dims, 1) {
-    require_spectrum_policy<Spectrum>();
-    require_taper_policy<Taper>();
-    const Eigen::ArrayXd w0 = spectrum.log_rates();
+    const Eigen::ArrayXd w0 = log_rates_of(spectrum);
     if (w0.size() != dims.heads() * dims.key())
       throw ShapeError(message("spectrum: expected one channel a key channel, H K = ", dims.heads() * dims.key(),
                                ", got ", w0.size()));
     fill_rows(w0, w0_);
     if constexpr (tapered)
-      fill_rows(checked_exponents(taper, w0.unaryExpr([](double x) { return log_sigmoid(x); })), exponents_);
+      fill_rows(exponents_of(taper, w0.unaryExpr([](double x) { return log_sigmoid(x); })), exponents_);
   }
 
  private:
@@ -62,8 +61,6 @@ class RWKV7 : public Recurrence<RWKV7<Scalar, Spectrum, Taper, Sizes>, RWKV7Inpu
   }
 
   void prepare(const typename Base::Inputs& in, const Segment& s, Block<Scalar>& block) const noexcept {
-    [[maybe_unused]] PerToken log_t;
-    if constexpr (tapered) log_positions(s, log_t);
     for (Index i = 0; i < s.count; ++i) {
       Terms<Scalar>& t = block[i];
       t.query = block.near(i, Row::query, this->at(in.r, s, i));
@@ -71,7 +68,7 @@ class RWKV7 : public Recurrence<RWKV7<Scalar, Spectrum, Taper, Sizes>, RWKV7Inpu
       t.value = this->at(in.v, s, i);
       Scalar* decays = block.copy(i, Row::decays, this->at(in.w_logit, s, i));
       if constexpr (tapered)
-        to_decays(decays, s.head, static_cast<Scalar>(log_t[i]));
+        to_decays(decays, s.head, static_cast<Scalar>(s.log_t[i]));
       else
         to_decays(decays, s.head, Scalar(0));
       t.decays = decays;

@@ -102,12 +102,13 @@ class PostSpectrum {
   Eigen::ArrayXd log_rates_;
 };
 
-/// Refuses what is no spectrum policy with a sentence.
+/// The log-rates that a kernel uses; refuses what is no spectrum policy with a sentence.
 template <class Policy>
-constexpr void require_spectrum_policy() {
+Eigen::ArrayXd log_rates_of(const Policy& spectrum) {
   static_assert(SpectrumPolicy<Policy>,
                 "linrec: a spectrum policy needs the member 'Eigen::ArrayXd log_rates() const', its log-decay "
                 "rates p_k, one a channel (linrec/policy/spectrum.hpp)");
+  if constexpr (SpectrumPolicy<Policy>) return spectrum.log_rates();
 }
 
 }  // namespace linrec

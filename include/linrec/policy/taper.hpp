@@ -141,14 +141,19 @@ class GivenTaper {
   Eigen::ArrayXd exponents_;
 };
 
-/// The exponents that a kernel uses.
+/// The exponents that a kernel uses; refuses what is no taper policy with a sentence.
 /// @throws ShapeError if the taper does not give one exponent a channel.
-template <class Taper>
-Eigen::ArrayXd checked_exponents(const Taper& taper, const Eigen::ArrayXd& log_rates) {
-  Eigen::ArrayXd exponents = taper.exponents(log_rates);
-  if (exponents.size() != log_rates.size())
-    throw ShapeError(message("taper: expected one exponent a channel, ", log_rates.size(), ", got ", exponents.size()));
-  return exponents;
+template <class Policy>
+Eigen::ArrayXd exponents_of(const Policy& taper, const Eigen::ArrayXd& log_rates) {
+  static_assert(TaperPolicy<Policy>,
+                "linrec: a taper policy needs the member 'Eigen::ArrayXd exponents(const Eigen::ArrayXd& "
+                "log_rates) const', the exponents alpha_k in [0, 1], one a channel (linrec/policy/taper.hpp)");
+  if constexpr (TaperPolicy<Policy>) {
+    Eigen::ArrayXd exponents = taper.exponents(log_rates);
+    if (exponents.size() != log_rates.size())
+      throw ShapeError(message("taper: expected one exponent a channel, ", log_rates.size(), ", got ", exponents.size()));
+    return exponents;
+  }
 }
 
 /// t^(-alpha), the factor on a log-decay at position t >= 1.
@@ -159,14 +164,6 @@ inline double position_scale(double alpha, double t) { return std::exp(-alpha * 
 /// with alpha taken from the log-rates p_k = log_sigmoid(w0_k).
 inline double rwkv7_log_decay(double logit, double alpha, double t) {
   return -std::exp(-0.5) * sigmoid(logit - alpha * std::log(t));
-}
-
-/// Refuses what is no taper policy with a sentence.
-template <class Policy>
-constexpr void require_taper_policy() {
-  static_assert(TaperPolicy<Policy>,
-                "linrec: a taper policy needs the member 'Eigen::ArrayXd exponents(const Eigen::ArrayXd& "
-                "log_rates) const', the exponents alpha_k in [0, 1], one a channel (linrec/policy/taper.hpp)");
 }
 
 }  // namespace linrec

@@ -1,0 +1,68 @@
+// What this machine can do, measured in this process: multiply-adds in registers, and a stream over memory.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <utility>
+
+#include "linrec/core/simd.hpp"
+
+namespace linrec::bench {
+
+inline double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Ten independent chains of multiply-adds: enough for two units of latency 4 or 5.
+template <class Packet, std::size_t... chain>
+void multiply_add_chains(long rounds, std::index_sequence<chain...>) {
+  using Scalar = typename Eigen::internal::unpacket_traits<Packet>::type;
+  const Packet m = Eigen::internal::pset1<Packet>(Scalar(0.999)), d = Eigen::internal::pset1<Packet>(Scalar(1e-4));
+  Packet x[] = {((void)chain, d)...};
+  const auto advance = [&](Packet& y) {
+    y = Eigen::internal::pmadd(y, m, d);
+    EIGEN_OPTIMIZATION_BARRIER(y)
+  };
+  for (long i = 0; i < rounds; ++i) (advance(x[chain]), ...);
+}
+
+/// FMA peak of one core in GFLOP/s, best of 20 short runs.
+template <class Scalar>
+double peak_gflops() {
+  static const double peak = [] {
+    using L = Lanes<Scalar>;
+    constexpr long rounds = 200000;
+    double best = 0;
+    for (int run = 0; run < 20; ++run) {
+      const double start = now();
+      multiply_add_chains<typename L::Packet>(rounds, std::make_index_sequence<10>());
+      best = std::max(best, static_cast<double>(rounds) * 10 * 2 * static_cast<double>(L::packet_size) / (now() - start) * 1e-9);
+    }
+    return best;
+  }();
+  return peak;
+}
+
+/// How many bytes a second x = c x reads and writes back in a buffer of about `bytes`: best of 7 runs.
+template <class Scalar>
+double stream_bytes_per_second(double bytes) {
+  static std::map<double, double> known;
+  const auto found = known.find(bytes);
+  if (found != known.end()) return found->second;
+  using L = Lanes<Scalar>;
+  const Index n = padded<Scalar>(static_cast<Index>(bytes / sizeof(Scalar)));
+  AlignedVector<Scalar> x(static_cast<std::size_t>(n), Scalar(1));
+  const L factor = L::broadcast(static_cast<Scalar>(0.9999999));
+  const Index sweeps = std::max<Index>(1, static_cast<Index>(3e7 / bytes));
+  double best = 0;
+  for (int run = 0; run < 7; ++run) {
+    const double start = now();
+    for (Index s = 0; s < sweeps; ++s)
+      for (Index i = 0; i < n; i += L::size) (L::load(x.data() + i) * factor).store(x.data() + i);
+    best = std::max(best, static_cast<double>(sweeps) * bytes / (now() - start));
+  }
+  return known[bytes] = best;
+}
+
+}  // namespace linrec::bench

@@ -1,0 +1,27 @@
+# Settings for linrec's own executables. Users of the library never see them.
+if(PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+  set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+  if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+    set(CMAKE_BUILD_TYPE Release)
+  endif()
+endif()
+set(CMAKE_CXX_EXTENSIONS OFF)
+
+# g++ 12 sees bad copies in "text" + std::string (GCC bug 105651 and its relatives).
+add_library(linrec_warnings INTERFACE)
+target_compile_options(linrec_warnings INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion $<$<BOOL:${LINREC_WERROR}>:-Werror>
+  $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict;-Wno-stringop-overflow>)
+
+# Finds a package that an option asks for, or says which option to turn off.
+macro(linrec_require package option debian_package)
+  find_package(${package} QUIET ${ARGN})
+  if(NOT ${package}_FOUND)
+    message(FATAL_ERROR "${option} needs ${package} (Debian and Ubuntu: ${debian_package}). "
+                        "Install it (scripts/setup.sh installs all) or set -D${option}=OFF.")
+  endif()
+endmacro()
+
+# Where the examples keep their data.
+set(LINREC_EXAMPLE_DATA "${PROJECT_SOURCE_DIR}/examples/forecast/data")

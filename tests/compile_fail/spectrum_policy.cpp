@@ -1,0 +1,16 @@
+// expect: a spectrum policy needs the member
+#include "linrec/kernels/mamba2.hpp"
+
+struct NotASpectrum {};
+
+int main() {
+#ifdef LINREC_SHOULD_FAIL
+  using Spectrum = NotASpectrum;
+  const Spectrum spectrum;
+#else
+  using Spectrum = linrec::FreeSpectrum;
+  const Spectrum spectrum = Spectrum::unit(2);
+#endif
+  const linrec::Mamba2<float, Spectrum> kernel(linrec::Dims<>(2, 4, 8), spectrum);
+  return static_cast<int>(kernel.scale());
+}

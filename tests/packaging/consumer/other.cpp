@@ -1,0 +1,3 @@
+#include "consumer.hpp"
+
+linrec::Index elements(linrec::TokenView<const float> view) { return view.size(); }
