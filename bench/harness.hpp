@@ -54,8 +54,6 @@ void count(benchmark::State& run, const Kernel& kernel, double flops_per_state_n
   run.counters["useful_gflops"] = rate(gflops);
   run.counters["of_peak"] = rate(gflops / peak_gflops<Scalar>());
   run.counters["of_stream"] = rate(tokens_done * bytes / stream_bytes_per_second<Scalar>(bytes));
-  run.counters["ns_per_token"] =
-      benchmark::Counter(tokens_done * 1e-9, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 
 template <class Subject>

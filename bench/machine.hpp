@@ -16,15 +16,16 @@ inline double now() {
 
 /// Ten independent chains of multiply-adds: enough for two units of latency 4 or 5.
 template <class Packet, std::size_t... chain>
-void multiply_add_chains(long rounds, std::index_sequence<chain...>) {
+auto multiply_add_chains(long rounds, std::index_sequence<chain...>) {
   using Scalar = typename Eigen::internal::unpacket_traits<Packet>::type;
   const Packet m = Eigen::internal::pset1<Packet>(Scalar(0.999)), d = Eigen::internal::pset1<Packet>(Scalar(1e-4));
-  Packet x[] = {((void)chain, d)...};
+  Packet x[] = {Eigen::internal::pset1<Packet>(Scalar(chain))...};  // all different: equal chains would be merged
   const auto advance = [&](Packet& y) {
     y = Eigen::internal::pmadd(y, m, d);
     EIGEN_OPTIMIZATION_BARRIER(y)
   };
   for (long i = 0; i < rounds; ++i) (advance(x[chain]), ...);
+  return (Eigen::internal::predux(x[chain]) + ...);
 }
 
 /// FMA peak of one core in GFLOP/s, best of 20 short runs.
@@ -36,7 +37,8 @@ double peak_gflops() {
     double best = 0;
     for (int run = 0; run < 20; ++run) {
       const double start = now();
-      multiply_add_chains<typename L::Packet>(rounds, std::make_index_sequence<10>());
+      volatile Scalar used = multiply_add_chains<typename L::Packet>(rounds, std::make_index_sequence<10>());
+      static_cast<void>(used);
       best = std::max(best, static_cast<double>(rounds) * 10 * 2 * static_cast<double>(L::packet_size) / (now() - start) * 1e-9);
     }
     return best;

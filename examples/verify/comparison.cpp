@@ -10,7 +10,8 @@ namespace linrec::verify {
 
 namespace {
 
-double bar_of(const GoldenCase& file, const std::string& output, ScalarType scalar, const Tolerances& tolerances) {
+double bar_of(const GoldenCase& file, const std::string& output, ScalarType scalar,
+              const Tolerances& tolerances) {
   if (scalar == ScalarType::double_precision) return tolerances.in_double.value_or(double_bar);
   if (tolerances.in_float) return *tolerances.in_float;
   const std::string key = "f32." + output;
@@ -43,7 +44,8 @@ std::vector<Check> compare(const GoldenCase& file, const KernelEntry& kernel, co
   for (const std::string& name : file.output_names()) {
     for (const Outputs& outputs : result.runs)
       if (outputs.contains(name)) file.check_output_shape(name, outputs.at(name).shape);
-    checks.push_back(check(name, file.output(name).to<double>(), result, bar_of(file, name, scalar, tolerances)));
+    checks.push_back(
+        check(name, file.output(name).to<double>(), result, bar_of(file, name, scalar, tolerances)));
   }
   if (checks.empty()) throw FormatError("there is no out.* tensor to compare with");
   if (const char* option = kernel.option_as_output; option != nullptr && file.has_option(option)) {

@@ -51,7 +51,8 @@ Kernels
 
 std::string file_format_text() {
   std::string text = introduction;
-  for (const KernelEntry& kernel : kernel_table()) text += std::string(kernel.name) + "\n" + std::string(kernel.format);
+  for (const KernelEntry& kernel : kernel_table())
+    text += std::string(kernel.name) + "\n" + std::string(kernel.format);
   return text;
 }
 

@@ -5,8 +5,7 @@ namespace linrec::verify {
 
 template <class Scalar>
 Results run_gated_delta_rule(GoldenCase& file, const Request& request) {
-  const RecurrenceCase<Scalar> in(
-      file, {"v", "q", "v", "K", "V", "o", Orientation::key_value, "S[B,H,K,V]"});
+  const RecurrenceCase<Scalar> in(file, {"v", "q", "v", "K", "V", "o", Orientation::key_value, "S[B,H,K,V]"});
   const auto q = in.grouped_keys("q"), k = in.grouped_keys("k"), v = in.values("v");
   const auto g = in.numbers("g"), beta = in.numbers("beta");
   if (file.has_option("HV")) file.check_size("H", q.view.heads());

@@ -6,8 +6,7 @@ namespace linrec::verify {
 
 template <class Scalar>
 Results run_gla(GoldenCase& file, const Request& request) {
-  const RecurrenceCase<Scalar> in(
-      file, {"q", "q", "v", "K", "V", "o", Orientation::key_value, "S[B,H,K,V]"});
+  const RecurrenceCase<Scalar> in(file, {"q", "q", "v", "K", "V", "o", Orientation::key_value, "S[B,H,K,V]"});
   const auto q = in.keys("q"), k = in.keys("k"), v = in.values("v"), gk = in.keys("gk");
   return in.with_taper([&]<class Taper>(const Taper& taper) {
     const GLA<Scalar, FreeSpectrum, Taper> kernel(in.dims(), FreeSpectrum::unit(in.dims().heads()), taper,

@@ -80,8 +80,8 @@ bool GoldenCase::has_input(const std::string& name) const { return file_->contai
 bool GoldenCase::has_input(const std::string& name, const std::string& flag) const {
   const bool there = has_input(name);
   if (flag_or(flag, there) != there)
-    throw FormatError(message("option '", flag, "' is ", text(flag), ", but in.", name, there ? " is" : " is not",
-                              " there"));
+    throw FormatError(message("option '", flag, "' is ", text(flag), ", but in.", name,
+                              there ? " is" : " is not", " there"));
   return there;
 }
 
@@ -90,7 +90,8 @@ io::Tensor GoldenCase::input(const std::string& name) {
   return file_->tensor("in." + name);
 }
 
-io::Tensor GoldenCase::input(const std::string& name, const std::vector<Index>& shape, const std::string& letters) {
+io::Tensor GoldenCase::input(const std::string& name, const std::vector<Index>& shape,
+                             const std::string& letters) {
   io::Tensor tensor = input(name);
   if (tensor.shape != shape)
     throw FormatError(message("in.", name, ": expected ", letters, " = ", shape_text(shape), ", got ",
@@ -130,8 +131,8 @@ io::Tensor GoldenCase::output(const std::string& name) const { return file_->ten
 void GoldenCase::check_output_shape(const std::string& name, const std::vector<Index>& shape) const {
   const std::vector<Index> stored = output(name).shape;
   if (stored != shape)
-    throw FormatError(message("out.", name, ": expected ", shape_text(shape), " after the inputs and options, got ",
-                              shape_text(stored)));
+    throw FormatError(message("out.", name, ": expected ", shape_text(shape),
+                              " from the inputs and options, got ", shape_text(stored)));
 }
 
 }  // namespace linrec::verify

@@ -47,7 +47,7 @@ using Run = Results (*)(GoldenCase&, const Request&);
 struct KernelEntry {
   std::string_view name;  ///< what the option `kernel` says
   Run in_double, in_float;
-  std::string_view format;  ///< inputs, options and outputs, for --help
+  std::string_view format;                 ///< inputs, options and outputs, for --help
   const char* option_as_output = nullptr;  ///< an option that holds a right output, if there is one
 };
 

@@ -49,17 +49,20 @@ template <class T>
 std::vector<T> chosen(const std::vector<T>& all, const Choices& names) {
   std::vector<T> result;
   for (const T value : all)
-    if (names.empty() || std::find(names.begin(), names.end(), name_of(value)) != names.end()) result.push_back(value);
+    if (names.empty() || std::find(names.begin(), names.end(), name_of(value)) != names.end())
+      result.push_back(value);
   return result;
 }
 
 int verify(Arguments& arguments) {
   Settings& settings = arguments.settings;
-  settings.scalars = chosen<ScalarType>({ScalarType::double_precision, ScalarType::float_precision}, arguments.scalars);
+  settings.scalars =
+      chosen<ScalarType>({ScalarType::double_precision, ScalarType::float_precision}, arguments.scalars);
   settings.request.ways = chosen<Way>({Way::steps, Way::prefill, Way::splits}, arguments.ways);
   const auto stem = [](const std::string& file) { return std::filesystem::path(file).stem().string(); };
   std::size_t width = 4;
-  for (const std::string& file : arguments.files) width = std::max(width, std::min<std::size_t>(stem(file).size(), 40));
+  for (const std::string& file : arguments.files)
+    width = std::max(width, std::min<std::size_t>(stem(file).size(), 40));
 
   Table table(std::cout, width, arguments.quiet);
   for (const std::string& file : arguments.files)

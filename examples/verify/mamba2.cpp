@@ -16,11 +16,12 @@ Mamba2Options options_of(GoldenCase& file, const Dims<>& dims) {
     const io::Tensor D = file.input("D");
     const std::vector<Index> per_head{dims.heads()}, per_channel{dims.heads(), dims.value()};
     if (D.shape != per_head && D.shape != per_channel)
-      throw FormatError(message("in.D: expected [H] = ", shape_text(per_head), " or [H, P] = ",
-                                shape_text(per_channel), ", got ", shape_text(D.shape)));
+      throw FormatError(message("in.D: expected [H] = ", shape_text(per_head),
+                                " or [H, P] = ", shape_text(per_channel), ", got ", shape_text(D.shape)));
     using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
     const std::vector<double> numbers = D.to<double>();
-    options.D = Eigen::Map<const Matrix>(numbers.data(), dims.heads(), D.shape.size() == 1 ? 1 : dims.value());
+    options.D =
+        Eigen::Map<const Matrix>(numbers.data(), dims.heads(), D.shape.size() == 1 ? 1 : dims.value());
   }
   return options;
 }
@@ -39,15 +40,14 @@ Values position_scales(const Eigen::ArrayXd& alpha, std::int64_t position, Index
 
 template <class Scalar>
 Results run_mamba2(GoldenCase& file, const Request& request) {
-  const RecurrenceCase<Scalar> in(
-      file, {"x", "B", "x", "N", "P", "y", Orientation::value_key, "h[B,H,P,N]"});
+  const RecurrenceCase<Scalar> in(file, {"x", "B", "x", "N", "P", "y", Orientation::value_key, "h[B,H,P,N]"});
   in.check_no_scale();
   const auto x = in.values("x"), dt = in.numbers("dt"), B = in.grouped_keys("B"), C = in.grouped_keys("C");
   file.check_size("G", B.view.heads());
-  const GivenRates spectrum = in.rates("A");
+  const FreeSpectrum spectrum = in.rates("A");
   const Mamba2Options options = options_of(file, in.dims());
   return in.with_taper([&]<class Taper>(const Taper& taper) {
-    const Mamba2<Scalar, GivenRates, Taper> kernel(in.dims(), spectrum, taper, options);
+    const Mamba2<Scalar, FreeSpectrum, Taper> kernel(in.dims(), spectrum, taper, options);
     Results results = in.run(kernel, request, [&](Index first, Index count) {
       return Mamba2Inputs<Scalar>{x.view.slice(first, count), dt.view.slice(first, count),
                                   B.view.slice(first, count), C.view.slice(first, count)};

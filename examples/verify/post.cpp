@@ -33,12 +33,16 @@ Eigen::ArrayXd exponents_of(GoldenCase& file, const std::string& mode, const Eig
   if (mode == "fixed") return LinearTaper().exponents(p);
   if (mode == "analytical") return GapAwareTaper(file.number("train_length")).exponents(p);
   if (mode == "analytical_rwkv7")
-    return GapAwareTaper(file.number("train_length")).exponents(p.unaryExpr([](double x) { return log_sigmoid(x); }));
-  if (mode == "learnable") return LearnedTaper(file.vector("alpha_logits", p.size() - 1, "N - 1")).exponents(p);
+    return GapAwareTaper(file.number("train_length")).exponents(p.unaryExpr([](double x) {
+      return log_sigmoid(x);
+    }));
+  if (mode == "learnable")
+    return LearnedTaper(file.vector("alpha_logits", p.size() - 1, "N - 1")).exponents(p);
   throw Unknown(message("option 'alpha_mode': '", mode, "'"));
 }
 
-Eigen::ArrayXd initial_log_rates(const std::string& kind, Index channels, double train_length, double base_dt) {
+Eigen::ArrayXd initial_log_rates(const std::string& kind, Index channels, double train_length,
+                                 double base_dt) {
   if (kind == "mamba2") return mamba2_initial_log_rates(channels, train_length, base_dt);
   if (kind == "gdn") return gated_delta_net_initial_log_rates(channels, train_length);
   if (kind == "gla") return gla_initial_log_rates(channels);
@@ -61,7 +65,8 @@ Results run_post_map(GoldenCase& file, const Request&) {
   Outputs outputs;
   outputs["p"] = vector_values<Scalar>(p);
   outputs["alpha"] = vector_values<Scalar>(alpha);
-  add_table<Scalar>(outputs, "scale", file, n, [&](Index k, double t) { return position_scale(alpha[k], t); });
+  add_table<Scalar>(outputs, "scale", file, n,
+                    [&](Index k, double t) { return position_scale(alpha[k], t); });
   if (mode == "analytical_rwkv7")
     add_table<Scalar>(outputs, "logw", file, n,
                       [&](Index k, double t) { return rwkv7_log_decay(p[k], alpha[k], t); });

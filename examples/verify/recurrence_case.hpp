@@ -21,17 +21,11 @@ enum class Orientation { key_value, value_key };
 
 /// The words of an architecture for the common things.
 struct Names {
-  const char *heads, *key, *value;  ///< the inputs that have all H heads, K in the last place, V in the last place
+  const char *heads, *key, *value;  ///< the inputs whose shapes tell H (third extent), K and V (fourth)
   const char *key_letter, *value_letter;
   const char* output;
   Orientation orientation;
   const char* state_convention;  ///< what the option `state` may say
-};
-
-/// A spectrum that also has rates of 0: heads that forget nothing, gamma = 1.
-struct GivenRates {
-  Eigen::ArrayXd rates;
-  Eigen::ArrayXd log_rates() const { return rates.log(); }
 };
 
 /// The numbers of an input, with a view on them.
@@ -90,8 +84,8 @@ class RecurrenceCase {
   TokenTensor<Scalar> grouped_keys(const char* name) const {
     const Index groups = file_.extent(name, 2, 4);
     if (groups < 1 || dims_.heads() % groups != 0)
-      throw FormatError(message("in.", name, ": expected a number of heads that divides ", dims_.heads(), ", got ",
-                                groups));
+      throw FormatError(message("in.", name, ": expected a number of heads that divides ", dims_.heads(),
+                                ", got ", groups));
     return read(name, groups, dims_.key(), "G", names_.key_letter);
   }
   /// An input [B, T, H].
@@ -101,12 +95,13 @@ class RecurrenceCase {
   }
 
   /// Rates from log-decays in.NAME [H].
-  GivenRates rates(const char* name) const {
+  FreeSpectrum rates(const char* name) const {
     const Eigen::ArrayXd log_decay = file_.vector(name, dims_.heads(), "H");
     for (Index h = 0; h < log_decay.size(); ++h)
       if (!(log_decay[h] <= 0) || !std::isfinite(log_decay[h]))
-        throw FormatError(message("in.", name, "[", h, "]: expected a finite number of at most 0, got ", log_decay[h]));
-    return {-log_decay};
+        throw FormatError(
+            message("in.", name, "[", h, "]: expected a finite number of at most 0, got ", log_decay[h]));
+    return FreeSpectrum::from_rates(-log_decay);
   }
 
   /// Calls f with the taper that the file asks for.
@@ -145,7 +140,8 @@ class RecurrenceCase {
   }
 
   std::vector<Index> state_shape() const {
-    if (names_.orientation == Orientation::key_value) return {batch_, dims_.heads(), dims_.key(), dims_.value()};
+    if (names_.orientation == Orientation::key_value)
+      return {batch_, dims_.heads(), dims_.key(), dims_.value()};
     return {batch_, dims_.heads(), dims_.value(), dims_.key()};
   }
 

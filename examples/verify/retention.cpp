@@ -5,14 +5,12 @@ namespace linrec::verify {
 
 template <class Scalar>
 Results run_retention(GoldenCase& file, const Request& request) {
-  const RecurrenceCase<Scalar> in(
-      file, {"q", "q", "v", "K", "V", "o", Orientation::key_value, "S[B,H,K,V]"});
+  const RecurrenceCase<Scalar> in(file, {"q", "q", "v", "K", "V", "o", Orientation::key_value, "S[B,H,K,V]"});
   const auto q = in.keys("q"), k = in.keys("k"), v = in.values("v");
-  const GivenRates spectrum = file.has_input("log_gamma")
-                                  ? in.rates("log_gamma")
-                                  : GivenRates{retention_spectrum(in.dims().heads()).log_rates().exp()};
+  const FreeSpectrum spectrum =
+      file.has_input("log_gamma") ? in.rates("log_gamma") : retention_spectrum(in.dims().heads());
   return in.with_taper([&]<class Taper>(const Taper& taper) {
-    const RetNet<Scalar, GivenRates, Taper> kernel(in.dims(), spectrum, taper, in.scale());
+    const RetNet<Scalar, FreeSpectrum, Taper> kernel(in.dims(), spectrum, taper, in.scale());
     return in.run(kernel, request, [&](Index first, Index count) {
       return RetNetInputs<Scalar>{q.view.slice(first, count), k.view.slice(first, count),
                                   v.view.slice(first, count)};

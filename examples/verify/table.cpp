@@ -62,10 +62,12 @@ Table::Table(std::ostream& out, std::size_t name_width, bool quiet)
 void Table::add(const std::string& name, const Row& row) {
   ++counts_[row.verdict];
   for (const Check& check : row.checks)
-    if (Worst& worst = worst_[row.scalar]; check.computed && check.bar > 0 && check.error / check.bar > worst.ratio)
+    if (Worst& worst = worst_[row.scalar];
+        check.computed && check.bar > 0 && check.error / check.bar > worst.ratio)
       worst = {check.error / check.bar, name + " " + row.way + " " + check.output};
   if (quiet_ && row.verdict == Verdict::ok) return;
-  if (!header_printed_) print("case", "scalar", "way", "result", "worst relative error of each output, and its bar");
+  if (!header_printed_)
+    print("case", "scalar", "way", "result", "worst relative error of each output, and its bar");
   header_printed_ = true;
   const auto or_dash = [](const std::string& text) { return text.empty() ? "-" : text; };
   print(name, or_dash(row.scalar), or_dash(row.way), name_of(row.verdict), details_of(row));
@@ -82,12 +84,14 @@ void Table::print_summary(std::size_t files) const {
     if (worst.ratio >= 0)
       out_ << "largest error / bar in " << scalar << ": " << number_text(worst.ratio, "%.2g") << " ("
            << printable(worst.where) << ")\n";
-  out_ << files << (files == 1 ? " file: " : " files: ") << count(Verdict::ok) << " ok, " << count(Verdict::fail)
-       << " FAIL, " << count(Verdict::unknown) << " unknown, " << count(Verdict::error) << " error\n";
+  out_ << files << (files == 1 ? " file: " : " files: ") << count(Verdict::ok) << " ok, "
+       << count(Verdict::fail) << " FAIL, " << count(Verdict::unknown) << " unknown, "
+       << count(Verdict::error) << " error\n";
 }
 
 bool Table::all_ok() const {
-  return count(Verdict::ok) > 0 && count(Verdict::fail) + count(Verdict::unknown) + count(Verdict::error) == 0;
+  return count(Verdict::ok) > 0 &&
+         count(Verdict::fail) + count(Verdict::unknown) + count(Verdict::error) == 0;
 }
 
 std::size_t Table::count(Verdict verdict) const {

@@ -27,8 +27,8 @@ class Table {
   };
 
   std::size_t count(Verdict verdict) const;
-  void print(const std::string& name, const std::string& scalar, const std::string& way, const std::string& result,
-             const std::string& details);
+  void print(const std::string& name, const std::string& scalar, const std::string& way,
+             const std::string& result, const std::string& details);
 
   std::ostream& out_;
   std::size_t name_width_;

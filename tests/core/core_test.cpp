@@ -123,6 +123,7 @@ TEST_CASE("executors: what is one, and every item runs once") {
     const std::vector<int> once(static_cast<std::size_t>(n), 1);
     CHECK(runs(SerialExecutor(), n) == once);
     CHECK(runs(ThreadExecutor{3}, n) == once);
+    CHECK(runs(ThreadExecutor{0}, n) == once);
   }
   std::vector<Index> order;
   SerialExecutor().for_each(3, 1.0, [&](Index item, Index) { order.push_back(item); });

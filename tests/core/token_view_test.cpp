@@ -99,8 +99,8 @@ TEST_CASE("TokenView: strides of 0 and below") {
   const TokenView<const double> backwards(numbers.data() + (T - 1) * D, {1, T, 1, D}, {0, -D, 0});
   CHECK(reads_right(backwards));
   const TokenView<const double> repeated(numbers.data(), {7, T, 9, D}, {0, D, 0});
-  CHECK(repeated.at(6, 1, 8) == repeated.at(0, 1, 0));
-  CHECK(repeated.heads(3, 1).row(8) == repeated.heads(0, 1).row(0));
+  CHECK((repeated.at(6, 1, 8) == repeated.at(0, 1, 0)));
+  CHECK((repeated.heads(3, 1).row(8) == repeated.heads(0, 1).row(0)));
 }
 
 TEST_CASE("TokenView: slices of tokens") {

@@ -194,7 +194,7 @@ TEST_CASE("a NaN in q, k or v stays in its head and its sequence") {
       CHECK(difference(outputs, expected) == "");
       for (Index b = 0; b < B; ++b)
         for (Index h = 0; h < config.H; ++h)
-          if (b != bad_row || h != bad_head) CHECK(other->matrix(b, h) == state->matrix(b, h));
+          if (b != bad_row || h != bad_head) CHECK((other->matrix(b, h) == state->matrix(b, h)));
       CHECK(other->position(bad_row) == state->position(bad_row));
     }
   }

@@ -4,6 +4,7 @@
 
 using FixedDims = linrec::Dims<linrec::test::fixed_heads, linrec::test::fixed_key, linrec::test::fixed_value>;
 LINREC_TEST_INSTANTIATE(double, FixedDims);
+LINREC_TEST_INSTANTIATE_WITH(double, linrec::test::AnyTaper, FixedDims);
 
 namespace linrec::test {
 

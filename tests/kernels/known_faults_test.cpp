@@ -244,7 +244,7 @@ TEST_CASE("B29: where the epsilon of a normalisation stands") {
     CHECK((removed->matrix(0, 0) - Eigen::Vector2d(1 - 0.36, -0.48)).cwiseAbs().maxCoeff() < tolerance);
     const Eigen::MatrixXd before = removed->matrix(0, 0);
     prefill(rwkv, {zero_key, zero_key, zero, zero_key, ones, no_decay}, *removed);
-    CHECK(removed->matrix(0, 0) == before);
+    CHECK((removed->matrix(0, 0) == before));
   }
 }
 

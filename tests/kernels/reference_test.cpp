@@ -228,7 +228,7 @@ TEST_CASE("beta = 0 keeps the state, up to its decay") {
     if (architecture == gated_delta_net) fill(config, inputs, "g", 0);
     const StatePointer state = random_state(config, 1, 19), initial = state->clone();
     prefill(config, inputs, *state);
-    CHECK(state->matrix(0, 0) == initial->matrix(0, 0));
+    CHECK((state->matrix(0, 0) == initial->matrix(0, 0)));
   }
 }
 

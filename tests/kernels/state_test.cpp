@@ -57,38 +57,38 @@ TEMPLATE_TEST_CASE("State: what set_matrix puts in, matrix gives back", "", Doub
   std::vector<Matrix> matrices;
   for (int i = 0; i < 6; ++i) matrices.push_back(Matrix::Random(4, 21));
   for (Index i = 0; i < 6; ++i) state.set_matrix(i / 3, i % 3, matrices[static_cast<std::size_t>(i)]);
-  for (Index i = 0; i < 6; ++i) CHECK(state.matrix(i / 3, i % 3) == matrices[static_cast<std::size_t>(i)]);
+  for (Index i = 0; i < 6; ++i) CHECK((state.matrix(i / 3, i % 3) == matrices[static_cast<std::size_t>(i)]));
   // Any expression and scalar.
   state.set_matrix(1, 1, Eigen::MatrixXd::Ones(21, 4).transpose() * 2);
-  CHECK(state.matrix(1, 1) == Matrix::Constant(4, 21, 2));
-  CHECK(state.matrix(1, 0) == matrices[3]);
+  CHECK((state.matrix(1, 1) == Matrix::Constant(4, 21, 2)));
+  CHECK((state.matrix(1, 0) == matrices[3]));
 }
 
 TEMPLATE_TEST_CASE("State: a copy forks, a move takes", "", Double, Float, Fixed) {
   TestType state = filled<TestType>(2);
   const TestType kept = state;
-  CHECK(state == kept);
+  CHECK((state == kept));
   state.set_position(1, 99);
   CHECK(!(state == kept));
   CHECK(kept.position(1) == 11);
   state.set_position(1, 11);
-  CHECK(state == kept);
+  CHECK((state == kept));
   state.reset(0);
   CHECK(!(state == kept));
   CHECK(state.matrix(0, 2).isZero(0));
   CHECK(state.position(0) == 0);
-  CHECK(state.matrix(1, 2) == kept.matrix(1, 2));
+  CHECK((state.matrix(1, 2) == kept.matrix(1, 2)));
   CHECK(state.position(1) == 11);
 
   state = kept;  // roll back
-  CHECK(state == kept);
+  CHECK((state == kept));
   TestType moved = std::move(state);
-  CHECK(moved == kept);
+  CHECK((moved == kept));
   state = filled<TestType>(1);  // what was moved from can be assigned to
   CHECK(state.sequences() == 1);
   CHECK(!(state == kept));
   std::swap(state, moved);
-  CHECK(state == kept);
+  CHECK((state == kept));
   CHECK(moved.sequences() == 1);
 }
 
@@ -130,7 +130,7 @@ TEST_CASE("State: what it refuses") {
                          message_contains("head: expected 0 to 2, got -1"));
   REQUIRE_THROWS_MATCHES(state.set_matrix(0, 0, Eigen::MatrixXd::Zero(21, 4)), ShapeError,
                          message_contains("S: expected [K, V] = [4, 21], got [21, 4]"));
-  CHECK(state == before);
+  CHECK((state == before));
   REQUIRE_THROWS_MATCHES(Double(Dims<>(3, 4, 21), -1), ValueError,
                          message_contains("sequences: expected at least 0, got -1"));
 }

@@ -87,7 +87,7 @@ TEST_CASE("only the decay is scaled, not the inputs") {
     const StatePointer early = make_kernel(config)->initial_state(), late = early->clone();
     late->set_position(0, 1000000);
     CHECK(difference(prefill(config, inputs, *early), prefill(config, inputs, *late)) == "");
-    CHECK(early->matrix(0, 0) == late->matrix(0, 0));
+    CHECK((early->matrix(0, 0) == late->matrix(0, 0)));
   }
 }
 

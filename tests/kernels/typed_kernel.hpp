@@ -87,10 +87,7 @@ class TypedKernel final : public AnyKernel {
     auto copies = copies_of(inputs);
     CopyBack<Scalar> out(outputs);
     const PrefillOptions options{run.layout, run.workspace};
-    if (run.threads > 0)
-      kernel_.prefill(views_of(copies), typed(state), out.view(), options, ThreadExecutor{run.threads});
-    else
-      kernel_.prefill(views_of(copies), typed(state), out.view(), options);
+    kernel_.prefill(views_of(copies), typed(state), out.view(), options, ThreadExecutor{run.threads});
   }
   void step(const Inputs& inputs, AnyState& state, Tensor& outputs) const override {
     auto copies = copies_of(inputs);
@@ -169,23 +166,26 @@ template <class Scalar, class Sizes>
 KernelPointer make_kernel_of(const Config& c) {
   const Sizes dims(c.H, c.K, c.V);
   if (KernelPointer kernel = make_without_policies<Scalar>(c, dims)) return kernel;
-  if (c.taper) return make_with_policies<Scalar>(c, AnyTaper{c.taper}, dims);
-  return make_with_policies<Scalar>(c, NoTaper{}, dims);
+  // With fixed sizes there is one type only; its taper is zero unless the config has one.
+  if constexpr (!std::is_same_v<Sizes, Dims<>>)
+    return make_with_policies<Scalar>(c, c.taper ? AnyTaper{c.taper} : AnyTaper(), dims);
+  else if (c.taper)
+    return make_with_policies<Scalar>(c, AnyTaper{c.taper}, dims);
+  else
+    return make_with_policies<Scalar>(c, NoTaper(), dims);
 }
 
 }  // namespace linrec::test
 
-// The classes themselves, whole. Their member templates come with the factory. Sizes must be a name.
-#define LINREC_TEST_INSTANTIATE_TAPERED(Scalar, Taper, Sizes)                       \
+// The classes themselves, whole; `prefill`, `step` and `validate` come with the factory.
+#define LINREC_TEST_INSTANTIATE(Scalar, Sizes)           \
+  template class linrec::State<Scalar, Sizes>;           \
+  template class linrec::LinearAttention<Scalar, Sizes>; \
+  template class linrec::DeltaNet<Scalar, Sizes>;        \
+  template class linrec::DPLR<Scalar, Sizes>
+#define LINREC_TEST_INSTANTIATE_WITH(Scalar, Taper, Sizes)                          \
   template class linrec::RetNet<Scalar, linrec::FreeSpectrum, Taper, Sizes>;        \
   template class linrec::GLA<Scalar, linrec::FreeSpectrum, Taper, Sizes>;           \
   template class linrec::Mamba2<Scalar, linrec::FreeSpectrum, Taper, Sizes>;        \
   template class linrec::GatedDeltaNet<Scalar, linrec::FreeSpectrum, Taper, Sizes>; \
   template class linrec::RWKV7<Scalar, linrec::FreeSpectrum, Taper, Sizes>
-#define LINREC_TEST_INSTANTIATE(Scalar, Sizes)                     \
-  template class linrec::State<Scalar, Sizes>;                     \
-  template class linrec::LinearAttention<Scalar, Sizes>;           \
-  template class linrec::DeltaNet<Scalar, Sizes>;                  \
-  template class linrec::DPLR<Scalar, Sizes>;                      \
-  LINREC_TEST_INSTANTIATE_TAPERED(Scalar, linrec::NoTaper, Sizes); \
-  LINREC_TEST_INSTANTIATE_TAPERED(Scalar, linrec::test::AnyTaper, Sizes)

@@ -52,17 +52,18 @@ void check_refused(const std::string& result, const std::vector<Expectation>& ex
 
 TEST_CASE("verify: what it does not know is unknown and no pass") {
   const Change new_input = [](CaseFile& file) { file.tensors["in.mask"] = file.tensors.at("in.v"); };
-  check_refused("unknown",
-                {{"gla_T1", option("kernel", "mega"), "kernel 'mega'"},
-                 {"gla_T1", [](CaseFile& file) { file.metadata.erase("kernel"); }, "option 'kernel' is missing"},
-                 {"gla_T1", new_input, "in.mask: not an input of this kernel"},
-                 {"gla_T1", option("state", "S[B,H,V,K]"), "option 'state': expected 'S[B,H,K,V]', got 'S[B,H,V,K]'"},
-                 {"ssd_T1", option("scale", "0.5"), "option 'scale': expected 1, got '0.5'"},
-                 {"rwkv7_T130", option("scale", "0.5"), "option 'scale': expected 1, got '0.5'"},
-                 {"rwkv7_T130", option("mode", "eagle"), "option 'mode': 'eagle'"},
-                 {"post_fixed_N5", option("alpha_mode", "free"), "option 'alpha_mode': 'free'"},
-                 {"post_init_gla", option("kind", "retnet"), "option 'kind': 'retnet'"},
-                 {"post_learnable_N8", option("alpha_mode", "fixed"), "in.alpha_logits: not an input of this kernel"}});
+  check_refused(
+      "unknown",
+      {{"gla_T1", option("kernel", "mega"), "kernel 'mega'"},
+       {"gla_T1", [](CaseFile& file) { file.metadata.erase("kernel"); }, "option 'kernel' is missing"},
+       {"gla_T1", new_input, "in.mask: not an input of this kernel"},
+       {"gla_T1", option("state", "S[B,H,V,K]"), "option 'state': expected 'S[B,H,K,V]', got 'S[B,H,V,K]'"},
+       {"ssd_T1", option("scale", "0.5"), "option 'scale': expected 1, got '0.5'"},
+       {"rwkv7_T130", option("scale", "0.5"), "option 'scale': expected 1, got '0.5'"},
+       {"rwkv7_T130", option("mode", "eagle"), "option 'mode': 'eagle'"},
+       {"post_fixed_N5", option("alpha_mode", "free"), "option 'alpha_mode': 'free'"},
+       {"post_init_gla", option("kind", "retnet"), "option 'kind': 'retnet'"},
+       {"post_learnable_N8", option("alpha_mode", "fixed"), "in.alpha_logits: not an input of this kernel"}});
 }
 
 TEST_CASE("verify: cases that contradict themselves") {
@@ -82,8 +83,10 @@ TEST_CASE("verify: cases that contradict themselves") {
        {"rwkv7_post_offset", option("mode", "dplr"), "has no tensor 'in.a'"},
        {"post_fixed_N5", option("alpha_mode", "learnable"), "has no tensor 'in.alpha_logits'"},
        {"gla_tiny", no_outputs, "there is no out.* tensor"},
-       {"gla_tiny", reshaped("in.k", {2, 7, 5, 3}), "in.k: expected [B, T, H, K] = [2, 7, 3, 5], got [2, 7, 5, 3]"},
-       {"gla_tiny", reshaped("in.k", {14, 3, 5}), "in.k: expected [B, T, H, K] = [2, 7, 3, 5], got [14, 3, 5]"},
+       {"gla_tiny", reshaped("in.k", {2, 7, 5, 3}),
+        "in.k: expected [B, T, H, K] = [2, 7, 3, 5], got [2, 7, 5, 3]"},
+       {"gla_tiny", reshaped("in.k", {14, 3, 5}),
+        "in.k: expected [B, T, H, K] = [2, 7, 3, 5], got [14, 3, 5]"},
        {"gla_tiny", reshaped("in.q", {14, 3, 5}), "in.q: expected 4 extents, got [14, 3, 5]"},
        {"gla_tiny", reshaped("in.initial_state", {2, 3, 9, 5}), "in.initial_state: expected"},
        {"gla_tiny", reshaped("out.o", {2, 7, 9, 3}), "out.o: expected [2, 7, 3, 9]"},
@@ -98,7 +101,8 @@ TEST_CASE("verify: cases that contradict themselves") {
        {"ssd_groups_T130", option("G", "4"), "option 'G' is 4, but the tensors have 2"},
        {"ssd_T1", option("has_D", "0"), "option 'has_D' is 0, but in.D is there"},
        {"ssd_noD_noh0_T64", option("has_D", "1"), "option 'has_D' is 1, but in.D is not there"},
-       {"gla_tiny", without("in.initial_state"), "option 'has_initial_state' is 1, but in.initial_state is not there"},
+       {"gla_tiny", without("in.initial_state"),
+        "option 'has_initial_state' is 1, but in.initial_state is not there"},
        {"gla_post_offset", option("position_offset", "12x"),
         "option 'position_offset': expected an integer of at least 0, got '12x'"},
        {"gla_post_offset", option("position_offset", ""), "got ''"},
@@ -121,9 +125,10 @@ TEST_CASE("verify: files that cannot be read") {
   const Bytes whole = file_contents(golden("gla_tiny"));
   write_file(directory / "cut.safetensors", std::span(whole).first(whole.size() - 1));
   write_file(directory / "empty.safetensors", Bytes());
-  const ToolRun run = run_tool(quoted(golden("gla_T1")) + quoted(directory / "cut.safetensors") +
-                               quoted(directory / "empty.safetensors") + quoted(directory / "none.safetensors") +
-                               quoted(directory.path()) + quoted(golden("gdn_T1")));
+  const ToolRun run =
+      run_tool(quoted(golden("gla_T1")) + quoted(directory / "cut.safetensors") +
+               quoted(directory / "empty.safetensors") + quoted(directory / "none.safetensors") +
+               quoted(directory.path()) + quoted(golden("gdn_T1")));
   CAPTURE(run.output);
   CHECK(run.status == 1);
   CHECK(run.rows("ok", "gla_T1").size() == 6);
@@ -169,7 +174,8 @@ TEST_CASE("verify: gated delta rule with more value heads than key heads") {
   file.metadata["HV"] = "2";
   CHECK(run_tool(quoted(file.write(directory / "a.safetensors"))).status == 0);
   file.metadata["H"] = "2";
-  CHECK(run_tool(quoted(file.write(directory / "b.safetensors"))).has("option 'H' is 2, but the tensors have 1"));
+  CHECK(run_tool(quoted(file.write(directory / "b.safetensors")))
+            .has("option 'H' is 2, but the tensors have 1"));
   file.metadata.erase("HV");
   CHECK(run_tool(quoted(file.write(directory / "c.safetensors"))).status == 0);
   file.tensors.at("out.o").numbers.back() += 1;

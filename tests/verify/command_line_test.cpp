@@ -15,8 +15,8 @@ using linrec::verify::splits_of;
 using linrec::verify::Way;
 
 TEST_CASE("verify: a wrong command line") {
-  for (const std::string arguments : {"", "--way", "--way=sideways", "--scalar=half", "--seed=x", "--tolerance-float=-1",
-                                      "--tolerance-double=a", "--nonsense"}) {
+  for (const std::string arguments : {"", "--way", "--way=sideways", "--scalar=half", "--seed=x",
+                                      "--tolerance-float=-1", "--tolerance-double=a", "--nonsense"}) {
     const ToolRun run = run_tool(arguments + (arguments.empty() ? "" : quoted(golden("gla_T1"))));
     CAPTURE(arguments, run.output);
     CHECK(run.status == 2);
@@ -29,11 +29,30 @@ TEST_CASE("verify: a wrong command line") {
 TEST_CASE("verify: the help describes the files") {
   const ToolRun run = run_tool("--help");
   CHECK(run.status == 0);
-  for (const char* text :
-       {"\nmamba2_ssd\n", "\nretention\n", "\ngla\n", "\ngated_delta_rule\n", "\nrwkv7\n", "\npost_map\n", "\npost_init\n",
-        "in.NAME", "out.NAME", "f32.NAME", "position_offset", "[B,H,P,N]", "[B,H,K,V]", "[B,H,V,K]", "save_file",
-        "__metadata__", "1e-11", "2e-6", "2^-24", "--tolerance-float", "--tolerance-double", "--seed", "--quiet",
-        "Exit status"}) {
+  for (const char* text : {"\nmamba2_ssd\n",
+                           "\nretention\n",
+                           "\ngla\n",
+                           "\ngated_delta_rule\n",
+                           "\nrwkv7\n",
+                           "\npost_map\n",
+                           "\npost_init\n",
+                           "in.NAME",
+                           "out.NAME",
+                           "f32.NAME",
+                           "position_offset",
+                           "[B,H,P,N]",
+                           "[B,H,K,V]",
+                           "[B,H,V,K]",
+                           "save_file",
+                           "__metadata__",
+                           "1e-11",
+                           "2e-6",
+                           "2^-24",
+                           "--tolerance-float",
+                           "--tolerance-double",
+                           "--seed",
+                           "--quiet",
+                           "Exit status"}) {
     CAPTURE(text);
     CHECK(run.has(text));
   }

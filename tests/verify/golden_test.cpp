@@ -23,9 +23,9 @@ bool has_tokens(const std::string& name) { return !name.starts_with("post_"); }
 std::size_t rows_of(const std::string& name) { return has_tokens(name) ? 3 : 1; }
 
 // One file of each kernel and mode, with all the outputs that there are.
-const std::vector<std::string> representatives{"ssd_post_offset",    "ret_tiny",        "gla_tiny",
-                                               "gdn_tiny",           "rwkv7_dplr_T100", "rwkv7_post_offset",
-                                               "post_learnable_N8",  "post_rwkv7_N16",  "post_init_mamba2"};
+const std::vector<std::string> representatives{"ssd_post_offset",   "ret_tiny",        "gla_tiny",
+                                               "gdn_tiny",          "rwkv7_dplr_T100", "rwkv7_post_offset",
+                                               "post_learnable_N8", "post_rwkv7_N16",  "post_init_mamba2"};
 
 }  // namespace
 
@@ -73,7 +73,8 @@ TEST_CASE("verify: the bar in double is 1e-11") {
   for (const double part : {5e-12, 2e-11}) {
     CaseFile changed("gla_tiny");
     changed.disturb("out.o", part);
-    CHECK(run_tool("--scalar double" + quoted(changed.write(directory / "case.safetensors"))).status == (part > 1e-11));
+    CHECK(run_tool("--scalar double" + quoted(changed.write(directory / "case.safetensors"))).status ==
+          (part > 1e-11));
   }
 }
 
@@ -103,7 +104,8 @@ TEST_CASE("verify: positions count from the offset") {
   for (const char* name : {"ssd_post_offset", "gla_post_offset", "gdn_post_offset", "rwkv7_post_offset",
                            "post_fixed_N5", "post_rwkv7_N16"}) {
     CaseFile changed(name);
-    changed.metadata.at("position_offset") = std::to_string(std::stoi(changed.metadata.at("position_offset")) + 1);
+    changed.metadata.at("position_offset") =
+        std::to_string(std::stoi(changed.metadata.at("position_offset")) + 1);
     const ToolRun run = run_tool(quoted(changed.write(directory / "case.safetensors")));
     CAPTURE(name, run.output);
     CHECK(run.status == 1);

@@ -53,7 +53,8 @@ inline ToolRun run_tool(const std::string& arguments) {
   if (pipe == nullptr) throw std::runtime_error("cannot run " + command);
   ToolRun run{"", -1};
   std::array<char, 4096> part;
-  for (std::size_t n; (n = std::fread(part.data(), 1, part.size(), pipe)) > 0;) run.output.append(part.data(), n);
+  for (std::size_t n; (n = std::fread(part.data(), 1, part.size(), pipe)) > 0;)
+    run.output.append(part.data(), n);
   const int status = ::pclose(pipe);
   if (WIFEXITED(status)) run.status = WEXITSTATUS(status);
   return run;
@@ -98,7 +99,8 @@ struct CaseFile {
   /// Makes the number of largest magnitude larger by this part of itself; 0 becomes the part.
   void disturb(const std::string& name, double part) {
     std::vector<double>& x = tensors.at(name).numbers;
-    const auto largest = std::max_element(x.begin(), x.end(), [](double a, double b) { return std::abs(a) < std::abs(b); });
+    const auto largest =
+        std::max_element(x.begin(), x.end(), [](double a, double b) { return std::abs(a) < std::abs(b); });
     *largest = *largest == 0 ? part : *largest * (1 + part);
   }
 

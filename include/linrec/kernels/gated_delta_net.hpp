@@ -67,7 +67,9 @@ class GatedDeltaNet
   void prepare(const typename Base::Inputs& in, const Segment& s, Block<Scalar>& block) const noexcept {
     PerToken decay;
     decay_.fill(s, decay);
-    for (Index i = 0; i < s.count; ++i) decay[i] *= static_cast<double>(*this->at(in.g, s, i));
+    // A rate of 0 holds against a hard reset too: 0 times -inf must not be NaN.
+    for (Index i = 0; i < s.count; ++i)
+      decay[i] *= std::max(static_cast<double>(*this->at(in.g, s, i)), std::numeric_limits<double>::lowest());
     exp_decays(decay.at, s.count);
     for (Index i = 0; i < s.count; ++i) {
       Terms<Scalar>& t = block[i];

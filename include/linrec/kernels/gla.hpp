@@ -51,10 +51,18 @@ class GLA : public Recurrence<GLA<Scalar, Spectrum, Taper, Sizes>, GLAInputs<Sca
     for (Index i = 0; i < s.count; ++i) {
       this->set_qkv(block, in, s, i);
       Scalar* decays = block.copy(i, Row::decays, this->at(in.gk, s, i));
-      scale_padded(decays, block.key(), static_cast<Scalar>(rates[i]));
+      scale_decays(decays, block.key(), static_cast<Scalar>(rates[i]));
       exp_decays(decays, block.key());
       block[i].decays = decays;
     }
+  }
+
+  /// A rate of 0 holds against a hard reset too: 0 times -inf must not be NaN.
+  static void scale_decays(Scalar* row, Index n, Scalar rate) noexcept {
+    using namespace Eigen::internal;
+    using Packet = typename Lanes<Scalar>::Packet;
+    const Packet factor = pset1<Packet>(rate), lowest = pset1<Packet>(std::numeric_limits<Scalar>::lowest());
+    transform_packets(row, n, [&](const Packet& gk, Index) { return pmul(pmax(gk, lowest), factor); });
   }
 
   HeadDecay<Taper> decay_;

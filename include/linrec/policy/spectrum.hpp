@@ -9,6 +9,7 @@
 
 #include <cmath>
 #include <concepts>
+#include <limits>
 
 #include "linrec/core/activation.hpp"
 #include "linrec/core/types.hpp"
@@ -24,20 +25,21 @@ concept SpectrumPolicy = requires(const Policy& policy) {
 class FreeSpectrum {
  public:
   /// @param log_rates p [N].
-  /// @throws ShapeError if it is empty, ValueError if an entry is not finite.
+  /// -inf is a rate of 0: such a channel never decays.
+  /// @throws ShapeError if it is empty, ValueError if an entry is NaN or +inf.
   explicit FreeSpectrum(Eigen::ArrayXd log_rates) : log_rates_(std::move(log_rates)) {
     if (log_rates_.size() < 1) throw ShapeError("log_rates: expected at least 1 rate, got 0");
     for (Index k = 0; k < log_rates_.size(); ++k)
-      if (!std::isfinite(log_rates_[k]))
-        throw ValueError(message("log_rates[", k, "]: expected a finite number, got ", log_rates_[k]));
+      if (!(log_rates_[k] < std::numeric_limits<double>::infinity()))
+        throw ValueError(message("log_rates[", k, "]: expected a number below infinity, got ", log_rates_[k]));
   }
 
-  /// From the rates lambda [N], each > 0 and finite; for Mamba-2 these are -A.
+  /// From the rates lambda [N], each finite and at least 0; for Mamba-2 these are -A.
   static FreeSpectrum from_rates(const Eigen::ArrayXd& rates) {
     for (Index k = 0; k < rates.size(); ++k)
-      if (!(rates[k] > 0) || !std::isfinite(rates[k]))
-        throw ValueError(message("rates[", k, "]: expected a finite number > 0, got ", rates[k]));
-    return FreeSpectrum(rates.log());
+      if (!(rates[k] >= 0) || !std::isfinite(rates[k]))
+        throw ValueError(message("rates[", k, "]: expected a finite number of at least 0, got ", rates[k]));
+    return FreeSpectrum(rates.unaryExpr([](double rate) { return std::log(rate); }));
   }
 
   /// All rates 1: a kernel whose log-decays are inputs leaves them as they come.

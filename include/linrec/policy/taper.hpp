@@ -73,7 +73,11 @@ class GapAwareTaper {
       throw ValueError(message("reference_length: expected a finite number > 1, got ", reference_length));
   }
 
+  /// @throws ValueError if a log-rate is not finite.
   Eigen::ArrayXd exponents(const Eigen::ArrayXd& log_rates) const {
+    for (Index k = 0; k < log_rates.size(); ++k)
+      if (!std::isfinite(log_rates[k]))
+        throw ValueError(message("log_rates[", k, "]: expected a finite number, got ", log_rates[k]));
     return detail::exponents_by_rank(log_rates, [this](Index k, const Eigen::ArrayXd& p) {
       const Index n = p.size();
       if (n == 1) return 0.0;
