@@ -230,6 +230,17 @@ TEST_CASE("spectra and tapers of another number of channels") {
   }
 }
 
+TEST_CASE("a taper that gives another number of exponents") {
+  for (Config config : all_configs_of_both_scalars(4, 2, 3)) {
+    if (!config.taper) continue;
+    INFO(config.name());
+    config.taper = [](const Eigen::ArrayXd& p) { return Eigen::ArrayXd::Zero(p.size() - 1).eval(); };
+    CHECK(error_of([&] { make_kernel(config); }) ==
+          message("ShapeError: taper: expected one exponent a channel, ", config.channels(), ", got ",
+                  config.channels() - 1));
+  }
+}
+
 TEST_CASE("a scale that is no number") {
   for (Config config : all_configs_of_both_scalars()) {
     if (config.architecture == mamba2 || config.architecture == rwkv7) continue;

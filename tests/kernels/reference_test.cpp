@@ -153,6 +153,15 @@ TEST_CASE("a log-decay of -inf resets the state to the token alone") {
       fresh->set_position(0, state->position(0) - 1);
       CHECK(difference(outputs, prefill(config, inputs, *fresh)) == "");
       CHECK(same_bits(state->numbers(), fresh->numbers()));
+      // And with a key of zero nothing at all is left, not even a denormal number.
+      fill(config, inputs, "k", 0);
+      for (const double log_w : {-infinity, -3e7, -1e5}) {
+        fill(config, inputs, decay, log_w);
+        const StatePointer gone = random_state(config, 1, 11);
+        prefill(config, inputs, *gone);
+        CHECK(gone->matrix(0, 0).isZero(0));
+        CHECK(gone->matrix(0, 1).isZero(0));
+      }
     }
 }
 
@@ -171,6 +180,34 @@ TEST_CASE("extreme decays: -inf, -3e7, -1e5, -0 and 0 among ordinary ones") {
       const Expected expected = reference_run(config, inputs, *initial, Batch::dense(1, 64));
       CHECK(difference(outputs, expected.outputs, tolerances(single).reference) == "");
       CHECK(difference(*state, expected, tolerances(single).reference) == "");
+    }
+}
+
+TEST_CASE("decays are exact but for their last bits, and never above 1") {
+  constexpr Index n = 4096;
+  for (const bool single : {false, true})
+    for (const auto& [architecture, decay] : decaying) {
+      // A decay for each channel of one head, or for each of many heads.
+      const bool per_head = architecture == gated_delta_net;
+      const Config config =
+          make_config(architecture, false, single, per_head ? n : 1, per_head ? n : 1, per_head ? 1 : n, 1);
+      INFO(config.name());
+      Inputs inputs = random_inputs(config, 1, 1, 20);
+      fill(config, inputs, "k", 0);
+      if (architecture == dplr) fill(config, inputs, "b", 0);
+      std::vector<double>& decays = input(config, inputs, decay).numbers;
+      Random random(21);
+      for (std::size_t i = 0; i < decays.size(); ++i)
+        decays[i] = rounded(i % 2 == 0 ? random.uniform(-87, 0) : -std::exp(random.uniform(-30, 1)), single);
+      const StatePointer state = make_kernel(config)->initial_state();
+      for (Index h = 0; h < config.H; ++h) state->set_matrix(0, h, Eigen::MatrixXd::Ones(config.K, 1));
+      prefill(config, inputs, *state);
+      std::vector<double> w = state->numbers();
+      w.resize(n);  // without the position
+      double worst = 0;
+      for (std::size_t i = 0; i < n; ++i) worst = std::max(worst, std::abs(w[i] / std::exp(decays[i]) - 1));
+      CHECK(worst < tolerances(single).last_bits);
+      CHECK(*std::max_element(w.begin(), w.end()) <= 1);
     }
 }
 

@@ -78,6 +78,38 @@ TEST_CASE("at alpha = 1 the impulse response depends on the ratio of positions a
   for (const Decay& decay : decays(0.7, 0)) CHECK(left(decay, 1000, 2000) < 1e-30);
 }
 
+TEST_CASE("a rate of 0 never decays, whatever the taper, and is no trouble for its neighbours") {
+  using Taper = std::function<Eigen::ArrayXd(const Eigen::ArrayXd&)>;
+  const Taper tapers[] = {
+      nullptr, [](const Eigen::ArrayXd& p) { return LinearTaper().exponents(p); },
+      [](const Eigen::ArrayXd& p) { return LearnedTaper(Eigen::ArrayXd::Zero(p.size() - 1)).exponents(p); }};
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  for (const bool single : {false, true})
+    for (const Architecture a : {retnet, gla, mamba2, gated_delta_net, rwkv7})
+      for (const Taper& taper : tapers) {
+        Config config{.architecture = a, .H = 3, .G = 3, .K = 1, .V = 1, .single = single};
+        config.log_rates = Eigen::ArrayXd{{0, -infinity, 1}};
+        config.taper = taper;
+        INFO(config.name());
+        Inputs inputs;
+        for (const Field& field : fields(a)) {
+          const double x = field.kind == Kind::decay ? -1 : field.kind == Kind::step_size ? 1 : 0;
+          inputs.push_back(Tensor({1, 40, 3, 1}, x));
+        }
+        for (const double decay : {-1.0, -infinity}) {
+          // A hard reset is no reset of what has the rate 0.
+          for (std::size_t i = 0; i < inputs.size(); ++i)
+            if (fields(a)[i].kind == Kind::decay) inputs[i](0, 39, 1) = decay;
+          const StatePointer state = make_kernel(config)->initial_state();
+          for (Index h = 0; h < 3; ++h) state->set_matrix(0, h, Eigen::MatrixXd::Ones(1, 1));
+          prefill(config, inputs, *state);
+          CHECK(state->matrix(0, 1)(0, 0) == 1);
+          CHECK(state->matrix(0, 0)(0, 0) < 1);
+          CHECK(state->matrix(0, 0)(0, 0) >= 0);
+        }
+      }
+}
+
 TEST_CASE("only the decay is scaled, not the inputs") {
   // At the first token of a fresh state nothing can decay, whatever the position.
   for (const Config& config : all_configs(false)) {

@@ -30,16 +30,22 @@ TEST_CASE("FreeSpectrum: the parameters themselves") {
   CHECK(FreeSpectrum(ArrayXd{{-2.0}}).log_rates().size() == 1);
 }
 
+TEST_CASE("FreeSpectrum: a rate of 0 is a log-rate of -inf") {
+  CHECK(FreeSpectrum(ArrayXd{{-infinity, 0}}).log_rates()[0] == -infinity);
+  CHECK(FreeSpectrum::from_rates(ArrayXd{{0, 1}}).log_rates()[0] == -infinity);
+}
+
 TEST_CASE("FreeSpectrum: what it refuses") {
   REQUIRE_THROWS_MATCHES(FreeSpectrum(ArrayXd()), ShapeError,
                          message_contains("log_rates: expected at least 1 rate, got 0"));
-  REQUIRE_THROWS_MATCHES(FreeSpectrum(ArrayXd{{0, quiet_nan}}), ValueError,
-                         message_contains("log_rates[1]: expected a finite number, got nan"));
-  REQUIRE_THROWS_MATCHES(FreeSpectrum(ArrayXd{{-infinity, 0}}), ValueError,
-                         message_contains("log_rates[0]: expected a finite number, got -inf"));
-  for (const double rate : {0.0, -1.0, quiet_nan, infinity})
-    REQUIRE_THROWS_MATCHES(FreeSpectrum::from_rates(ArrayXd{{1, rate}}), ValueError,
-                           message_contains(message("rates[1]: expected a finite number > 0, got ", rate)));
+  for (const double p : {quiet_nan, infinity})
+    REQUIRE_THROWS_MATCHES(
+        FreeSpectrum(ArrayXd{{0, p}}), ValueError,
+        message_contains(message("log_rates[1]: expected a number below infinity, got ", p)));
+  for (const double rate : {-1.0, -1e-300, quiet_nan, infinity})
+    REQUIRE_THROWS_MATCHES(
+        FreeSpectrum::from_rates(ArrayXd{{1, rate}}), ValueError,
+        message_contains(message("rates[1]: expected a finite number of at least 0, got ", rate)));
   CHECK_THROWS_AS(FreeSpectrum::from_rates(ArrayXd()), ShapeError);
 }
 

@@ -141,6 +141,9 @@ TEST_CASE("tapers: what they refuse") {
     REQUIRE_THROWS_MATCHES(
         GapAwareTaper(length), ValueError,
         message_contains(message("reference_length: expected a finite number > 1, got ", length)));
+  for (const double p : {-infinity, infinity, quiet_nan})
+    REQUIRE_THROWS_MATCHES(GapAwareTaper(64).exponents(ArrayXd{{0, p}}), ValueError,
+                           message_contains(message("log_rates[1]: expected a finite number, got ", p)));
   REQUIRE_THROWS_MATCHES(LearnedTaper(ArrayXd{{0, quiet_nan}}), ValueError,
                          message_contains("alpha_logits[1]: expected a finite number, got nan"));
   REQUIRE_THROWS_MATCHES(LearnedTaper(ArrayXd::Zero(3)).exponents(ArrayXd::Zero(3)), ShapeError,

@@ -14,6 +14,14 @@
 #include "linrec/core/aligned.hpp"
 #include "linrec/core/types.hpp"
 
+// Between the parameters and the body of a lambda in a hot loop: in a large translation unit the compiler may
+// otherwise give up inlining it, and then keeps in memory what the loop should have in registers.
+#if defined(__GNUC__) || defined(__clang__)
+#define LINREC_INLINE_LAMBDA __attribute__((always_inline))
+#else
+#define LINREC_INLINE_LAMBDA
+#endif
+
 namespace linrec {
 
 template <class Scalar>
@@ -86,7 +94,7 @@ inline void copy_padded(const Scalar* from, Index n, Scalar* row) {
 
 /// Replaces each cache line of the padded rows by f(line, offset); `line` is an Eigen array of fixed size.
 template <class Scalar, class F>
-inline void transform_padded(Scalar* row, Index n, F&& f) {
+EIGEN_ALWAYS_INLINE void transform_padded(Scalar* row, Index n, F&& f) {
   using Line = Eigen::Array<Scalar, static_cast<int>(Lanes<Scalar>::size), 1>;
   for (Index i = 0; i < n; i += Lanes<Scalar>::size) {
     Eigen::Map<Line, Eigen::Aligned64> line(row + i);
@@ -109,7 +117,7 @@ inline Scalar squared_norm_padded(const Scalar* row, Index n) {
 
 /// Replaces each packet of a padded row by f(packet, offset).
 template <class Scalar, class F>
-inline void transform_packets(Scalar* row, Index n, F&& f) {
+EIGEN_ALWAYS_INLINE void transform_packets(Scalar* row, Index n, F&& f) {
   using Packet = typename Lanes<Scalar>::Packet;
   for (Index i = 0; i < padded<Scalar>(n); i += Lanes<Scalar>::packet_size)
     Eigen::internal::pstore(row + i, f(Eigen::internal::pload<Packet>(row + i), i));
@@ -120,7 +128,7 @@ template <class Scalar>
 inline void scale_padded(Scalar* row, Index n, Scalar factor) {
   using Packet = typename Lanes<Scalar>::Packet;
   const Packet f = Eigen::internal::pset1<Packet>(factor);
-  transform_packets(row, n, [&](const Packet& x, Index) { return Eigen::internal::pmul(x, f); });
+  transform_packets(row, n, [&](const Packet& x, Index) LINREC_INLINE_LAMBDA { return Eigen::internal::pmul(x, f); });
 }
 
 /// e^x, with x limited to what gives normal numbers. NaN stays NaN.
@@ -162,7 +170,7 @@ template <class Scalar>
 inline void exp_decays(Scalar* row, Index n) {
   using Packet = typename Lanes<Scalar>::Packet;
   const Packet lowest = Eigen::internal::pset1<Packet>(std::log(std::numeric_limits<Scalar>::min()));
-  transform_packets(row, n, [&](const Packet& x, Index) {
+  transform_packets(row, n, [&](const Packet& x, Index) LINREC_INLINE_LAMBDA {
     return Eigen::internal::pandnot(exp_normal(x), Eigen::internal::pcmp_lt(x, lowest));
   });
 }

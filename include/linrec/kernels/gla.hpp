@@ -62,7 +62,7 @@ class GLA : public Recurrence<GLA<Scalar, Spectrum, Taper, Sizes>, GLAInputs<Sca
     using namespace Eigen::internal;
     using Packet = typename Lanes<Scalar>::Packet;
     const Packet factor = pset1<Packet>(rate), lowest = pset1<Packet>(std::numeric_limits<Scalar>::lowest());
-    transform_packets(row, n, [&](const Packet& gk, Index) { return pmul(pmax(gk, lowest), factor); });
+    transform_packets(row, n, [&](const Packet& gk, Index) LINREC_INLINE_LAMBDA { return pmul(pmax(gk, lowest), factor); });
   }
 
   HeadDecay<Taper> decay_;

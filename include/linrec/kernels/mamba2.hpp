@@ -73,7 +73,7 @@ class Mamba2 : public Recurrence<Mamba2<Scalar, Spectrum, Taper, Sizes>, Mamba2I
       this->check_no_nan("dt", in.dt, row, first, count);
     else
       this->check_each("dt", in.dt, row, first, count, "a step size of at least 0",
-                       [](const auto& x) { return x >= 0; });
+                       [](Scalar x) { return x >= 0; });
   }
 
   void prepare(const typename Base::Inputs& in, const Segment& s, Block<Scalar>& block) const noexcept {

@@ -1,69 +1,147 @@
-// The panel scan: the law of law.hpp for a block of tokens and one panel of V, a cache line wide.
+// The panel scan: the law of law.hpp for a block of tokens and one or two panels of V, each a cache line wide.
 //
-// The panel [K, lanes] stays in the first-level cache while the tokens of the block pass over it. For
-// the correction, the sweep that writes S_t also reads a_{t+1}^T S_t, so that each token passes over
-// the panel once; the arithmetic of a token does not depend on what is fused with it, and a token alone
-// gives the same bits as a token in a block.
+// A panel [K, lanes] stays in the first-level cache while the tokens of the block pass over it. For the
+// correction, the sweep that writes S_t also reads a_{t+1}^T S_t, so that each token passes over the panel
+// once; the arithmetic of a token does not depend on what is fused with it, and a token alone gives the same
+// bits as a token in a block.
 #pragma once
+
+#include <type_traits>
+#include <utility>
 
 #include "linrec/kernels/law.hpp"
 
 namespace linrec::detail {
 
-/// Sums over K are kept in several accumulators, to hide the latency of the multiply-add.
+/// Panels that are scanned together where a panel is one register wide: they share the broadcasts of q and k,
+/// which are otherwise half of the loads.
 template <class Scalar>
-inline constexpr Index accumulators = Lanes<Scalar>::packets >= 4 ? 1 : 4 / Lanes<Scalar>::packets;
+inline constexpr Index strip_width = Lanes<Scalar>::packets == 1 ? 2 : 1;
 
-template <class Scalar>
-struct Sum {
-  Lanes<Scalar> part[accumulators<Scalar>];
+/// The same row of `width` neighbouring panels.
+template <class Scalar, Index width>
+struct Strip {
+  using L = Lanes<Scalar>;
+  L part[static_cast<std::size_t>(width)];
 
-  EIGEN_ALWAYS_INLINE Sum() {
-    for (Lanes<Scalar>& p : part) p = Lanes<Scalar>::broadcast(0);
+  static EIGEN_ALWAYS_INLINE Strip zero() {
+    Strip strip;
+    for (L& p : strip.part) p = L::broadcast(0);
+    return strip;
   }
-  EIGEN_ALWAYS_INLINE Lanes<Scalar> total() const {
-    Lanes<Scalar> sum = part[0];
-    for (Index u = 1; u < accumulators<Scalar>; ++u) sum = sum + part[u];
+  /// A row of the first panel, and those of the others, `stride` numbers further each.
+  static EIGEN_ALWAYS_INLINE Strip load(const Scalar* row, Index stride) {
+    Strip strip;
+    for (Index j = 0; j < width; ++j) strip.part[j] = L::load(row + j * stride);
+    return strip;
+  }
+  EIGEN_ALWAYS_INLINE void store(Scalar* row, Index stride) const {
+    for (Index j = 0; j < width; ++j) part[j].store(row + j * stride);
+  }
+  /// From n numbers of the caller; the lanes beyond are 0.
+  static EIGEN_ALWAYS_INLINE Strip load_columns(const Scalar* from, Index n) {
+    if (n == width * L::size) return load(from, L::size);
+    Strip strip;
+    for (Index j = 0; j < width; ++j, n -= L::size)
+      strip.part[j] = n >= L::size ? L::load(from + j * L::size) : L::load_part(from + j * L::size, n);
+    return strip;
+  }
+  EIGEN_ALWAYS_INLINE void store_columns(Scalar* to, Index n) const {
+    if (n == width * L::size) return store(to, L::size);
+    for (Index j = 0; j < width; ++j, n -= L::size)
+      n >= L::size ? part[j].store(to + j * L::size) : part[j].store_part(to + j * L::size, n);
+  }
+
+  friend EIGEN_ALWAYS_INLINE Strip operator+(const Strip& a, const Strip& b) {
+    Strip sum;
+    for (Index j = 0; j < width; ++j) sum.part[j] = a.part[j] + b.part[j];
     return sum;
+  }
+  friend EIGEN_ALWAYS_INLINE Strip operator*(const L& a, const Strip& b) {
+    Strip product;
+    for (Index j = 0; j < width; ++j) product.part[j] = a * b.part[j];
+    return product;
+  }
+  friend EIGEN_ALWAYS_INLINE Strip multiply_add(const L& a, const Strip& b, const Strip& c) {
+    Strip result;
+    for (Index j = 0; j < width; ++j) result.part[j] = multiply_add(a, b.part[j], c.part[j]);
+    return result;
+  }
+  friend EIGEN_ALWAYS_INLINE Strip multiply_add(const Strip& a, const Strip& b, const Strip& c) {
+    Strip result;
+    for (Index j = 0; j < width; ++j) result.part[j] = multiply_add(a.part[j], b.part[j], c.part[j]);
+    return result;
   }
 };
 
-/// Calls f(row, accumulator) for each row in [0, key).
-template <class Scalar, class F>
-EIGEN_ALWAYS_INLINE void for_each_row(Index key, F&& f) {
-  constexpr Index unroll = accumulators<Scalar>;
-  Index i = 0;
-  for (; i + unroll <= key; i += unroll)
-    for (Index u = 0; u < unroll; ++u) f(i + u, u);
-  for (Index u = 0; i + u < key; ++u) f(i + u, u);
-}
+/// The two panels of a strip, or the one: rows of the next are `stride` numbers further.
+template <class Scalar>
+struct Panels {
+  Scalar* first;
+  Index key, stride;
+};
+
+/// A sum over K in several accumulators, to hide the latency of the multiply-add.
+template <class Scalar, Index width>
+struct Sum {
+  static constexpr Index registers = Lanes<Scalar>::packets * width;
+  static constexpr Index parts = registers >= 4 ? 1 : 4 / registers;
+  Strip<Scalar, width> part[static_cast<std::size_t>(parts)];
+
+  EIGEN_ALWAYS_INLINE Sum() {
+    for (auto& p : part) p = Strip<Scalar, width>::zero();
+  }
+  EIGEN_ALWAYS_INLINE Strip<Scalar, width> total() const {
+    Strip<Scalar, width> sum = part[0];
+    for (Index u = 1; u < parts; ++u) sum = sum + part[u];
+    return sum;
+  }
+  /// Calls f(row, part) for each row in [0, key). `part` is a constant, or the parts would not stay in registers.
+  template <class F>
+  static EIGEN_ALWAYS_INLINE void for_each_row(Index key, F&& f) {
+    for_each_row(key, f, std::make_integer_sequence<Index, parts>());
+  }
+
+ private:
+  template <class F, Index... u>
+  static EIGEN_ALWAYS_INLINE void for_each_row(Index key, F& f, std::integer_sequence<Index, u...>) {
+    Index i = 0;
+    for (; i + parts <= key; i += parts) (f(i + u, std::integral_constant<Index, u>()), ...);
+    ((i + u < key ? f(i + u, std::integral_constant<Index, u>()) : void()), ...);
+  }
+};
 
 /// a^T S
-template <class Scalar>
-EIGEN_ALWAYS_INLINE Lanes<Scalar> read(const Scalar* panel, Index key, const Scalar* a) {
-  Sum<Scalar> sum;
-  for_each_row<Scalar>(key, [&](Index i, Index u) {
-    const Lanes<Scalar> s = Lanes<Scalar>::load(panel + i * Lanes<Scalar>::size);
-    sum.part[u] = multiply_add(Lanes<Scalar>::broadcast(a[i]), s, sum.part[u]);
+template <class Scalar, Index width>
+EIGEN_ALWAYS_INLINE Strip<Scalar, width> read(const Panels<Scalar>& panels, const Scalar* a) {
+  using L = Lanes<Scalar>;
+  Sum<Scalar, width> sum;
+  const Panels<Scalar> p = panels;
+  sum.for_each_row(p.key, [&](Index i, auto u) LINREC_INLINE_LAMBDA {
+    const auto s = Strip<Scalar, width>::load(p.first + i * L::size, p.stride);
+    sum.part[u] = multiply_add(L::broadcast(a[i]), s, sum.part[u]);
   });
   return sum.total();
 }
 
 /// S = diag(w) S + b r^T + k u^T in place; returns S^T q and, with `read_next`, `next_read` = S^T next_a.
-template <Law law, bool read_next, class Scalar>
-EIGEN_ALWAYS_INLINE Lanes<Scalar> sweep(Scalar* panel, Index key, const Terms<Scalar>& t, const Lanes<Scalar>& u,
-                                        const Lanes<Scalar>& r, const Scalar* next_a, Lanes<Scalar>& next_read) {
+template <Law law, bool read_next, class Scalar, Index width>
+EIGEN_ALWAYS_INLINE Strip<Scalar, width> sweep(const Panels<Scalar>& panels, const Terms<Scalar>& t,
+                                               const Strip<Scalar, width>& u, const Strip<Scalar, width>& r,
+                                               const Scalar* next_a, Strip<Scalar, width>& next_read) {
   using L = Lanes<Scalar>;
-  Sum<Scalar> output, next;
+  Sum<Scalar, width> output, next;
   const L decay = L::broadcast(t.decay);
-  const Scalar *const w = t.decays, *const b = t.b, *const k = t.key, *const q = t.query;  // out of reach of stores
-  for_each_row<Scalar>(key, [&](Index i, Index part) {
-    L s = L::load(panel + i * L::size);
+  const Panels<Scalar> p = panels;                                                         // copies, out of reach
+  const Scalar *const w = t.decays, *const b = t.b, *const k = t.key, *const q = t.query;  // of the stores
+  output.for_each_row(p.key, [&](Index i, auto part) LINREC_INLINE_LAMBDA {
+    Scalar* row = p.first + i * L::size;
+    auto s = Strip<Scalar, width>::load(row, p.stride);
     if constexpr (law.decay == Decay::per_head) s = decay * s;
     if constexpr (law.decay == Decay::per_channel) s = L::broadcast(w[i]) * s;
     if constexpr (law.correction == Correction::rank_one) s = multiply_add(L::broadcast(b[i]), r, s);
     s = multiply_add(L::broadcast(k[i]), u, s);
-    s.store(panel + i * L::size);
+    s.store(row, p.stride);
     output.part[part] = multiply_add(L::broadcast(q[i]), s, output.part[part]);
     if constexpr (read_next) next.part[part] = multiply_add(L::broadcast(next_a[i]), s, next.part[part]);
   });
@@ -71,41 +149,40 @@ EIGEN_ALWAYS_INLINE Lanes<Scalar> sweep(Scalar* panel, Index key, const Terms<Sc
   return output.total();
 }
 
-/// How a panel's results reach the caller: o = scale S^T q + skip x.
+/// How the results of a strip reach the caller: o = scale S^T q + skip x.
 template <class Scalar>
 struct Output {
   Scalar scale;
-  const Scalar* skip;   ///< D [lanes] of this panel, or null
-  Scalar* data;         ///< first token's o, at this panel's columns
-  Index stride;         ///< from token to token
-  Index columns;        ///< of this panel, at most a cache line
+  const Scalar* skip;  ///< D at this strip's columns, padded to whole cache lines; or null
+  Scalar* data;        ///< first token's o, at this strip's columns
+  Index stride;        ///< from token to token
+  Index columns;       ///< of this strip
 };
 
-/// Runs the `count` tokens of a block over one panel, whose first column is `column`.
-template <Law law, class Scalar>
-inline void scan_panel(Scalar* panel, Index key, const Block<Scalar>& block, Index count, Index column,
-                       const Output<Scalar>& out) {
+/// Runs the `count` tokens of a block over a strip of panels, whose first column is `column`.
+template <Law law, Index width, class Scalar>
+EIGEN_ALWAYS_INLINE void scan_strip(const Panels<Scalar>& panels, const Block<Scalar>& block, Index count, Index column,
+                                    const Output<Scalar>& out) {
   using L = Lanes<Scalar>;
+  using S = Strip<Scalar, width>;
   constexpr bool corrected = law.correction != Correction::none;
-  const bool whole = out.columns == L::size;
-  L r = L::broadcast(0);
-  if constexpr (corrected) r = read(panel, key, block[0].a);
+  S r = S::zero();
+  if constexpr (corrected) r = read<Scalar, width>(panels, block[0].a);
   for (Index i = 0; i < count; ++i) {
     const Terms<Scalar>& t = block[i];
-    const L x = whole ? L::load(t.value + column) : L::load_part(t.value + column, out.columns);
-    L u = L::broadcast(t.value_gain) * x;
+    const S x = S::load_columns(t.value + column, out.columns);
+    S u = L::broadcast(t.value_gain) * x;
     if constexpr (law.correction == Correction::along_key) u = multiply_add(L::broadcast(t.b_gain), r, u);
-    L o, next;
+    S o, next;
     if (corrected && i + 1 < count) {
-      o = sweep<law, corrected>(panel, key, t, u, r, block[i + 1].a, next);
+      o = sweep<law, corrected>(panels, t, u, r, block[i + 1].a, next);
       r = next;
     } else {
-      o = sweep<law, false>(panel, key, t, u, r, static_cast<const Scalar*>(nullptr), next);
+      o = sweep<law, false>(panels, t, u, r, static_cast<const Scalar*>(nullptr), next);
     }
     o = L::broadcast(out.scale) * o;
-    if (out.skip != nullptr) o = multiply_add(L::load(out.skip), x, o);
-    Scalar* to = out.data + i * out.stride;
-    whole ? o.store(to) : o.store_part(to, out.columns);
+    if (out.skip != nullptr) o = multiply_add(S::load(out.skip, L::size), x, o);
+    o.store_columns(out.data + i * out.stride, out.columns);
   }
 }
 

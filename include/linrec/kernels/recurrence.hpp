@@ -137,19 +137,21 @@ class Recurrence {
                          const char* expected, Legal legal) {
     for (Index t = first; t < first + count; ++t)
       for (Index h = 0; h < view.heads(); ++h) {
-        const auto x = view.at(row, t, h).array();
-        if (legal(x).all()) continue;
-        for (Index i = 0; i < x.size(); ++i)
-          if (!legal(x.segment(i, 1)).all())
-            throw ValueError(message(name, "[", row, ", ", t, ", ", h, ", ", i, "]: expected ", expected, ", got ", x[i]));
+        const Scalar* x = view.data(row, t, h);
+        unsigned illegal = 0;
+        for (Index i = 0; i < view.dim(); ++i) illegal |= static_cast<unsigned>(!legal(x[i]));  // no branch: vectorised
+        if (illegal == 0) continue;
+        Index i = 0;
+        while (legal(x[i])) ++i;
+        throw ValueError(message(name, "[", row, ", ", t, ", ", h, ", ", i, "]: expected ", expected, ", got ", x[i]));
       }
   }
   /// Log-decays are at most 0; -inf is a hard reset.
   static void check_log_decay(std::string_view name, const Input& view, Index row, Index first, Index count) {
-    check_each(name, view, row, first, count, "a log-decay of at most 0", [](const auto& x) { return x <= 0; });
+    check_each(name, view, row, first, count, "a log-decay of at most 0", [](Scalar x) { return x <= 0; });
   }
   static void check_no_nan(std::string_view name, const Input& view, Index row, Index first, Index count) {
-    check_each(name, view, row, first, count, "a number", [](const auto& x) { return x == x; });
+    check_each(name, view, row, first, count, "a number", [](Scalar x) { return x == x; });
   }
 
  private:
@@ -221,16 +223,26 @@ class Recurrence {
                                    const Output& outputs, Scalar* scratch) const noexcept {
     Block<Scalar> block(scratch, segment.count, dims_.key());
     kernel().prepare(inputs, segment, block);
+    constexpr Index width = detail::strip_width<Scalar>;
+    Index p = 0;
+    for (; p + width <= state.panels(); p += width) run_strip<width>(segment, block, sequence, p, state, outputs);
+    for (; p < state.panels(); ++p) run_strip<1>(segment, block, sequence, p, state, outputs);
+  }
+
+  /// `width` panels from panel p on.
+  template <Index width>
+  EIGEN_ALWAYS_INLINE void run_strip(const Segment& segment, const Block<Scalar>& block, Index sequence, Index p,
+                                     State& state, const Output& outputs) const noexcept {
+    const Index column = p * State::lanes;
     const Scalar* skip = kernel().skip(segment.head);
     Scalar* output = outputs.data(segment.row, segment.first, segment.head);
     const Index stride = segment.count > 1 ? outputs.data(segment.row, segment.first + 1, segment.head) - output : 0;
-    for (Index p = 0; p < state.panels(); ++p) {
-      const Index column = p * State::lanes;
-      const Index columns = std::min(State::lanes, dims_.value() - column);
-      detail::scan_panel<law>(state.panel(sequence, segment.head, p), dims_.key(), block, segment.count, column,
-                              detail::Output<Scalar>{scale_, skip == nullptr ? nullptr : skip + column,
-                                                     output + column, stride, columns});
-    }
+    const detail::Panels<Scalar> panels{state.panel(sequence, segment.head, p), dims_.key(),
+                                        dims_.key() * State::lanes};
+    detail::scan_strip<law, width>(panels, block, segment.count, column,
+                                   detail::Output<Scalar>{scale_, skip == nullptr ? nullptr : skip + column,
+                                                          output + column, stride,
+                                                          std::min(width * State::lanes, dims_.value() - column)});
   }
 
   Sizes dims_;

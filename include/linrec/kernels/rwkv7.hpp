@@ -82,7 +82,7 @@ class RWKV7 : public Recurrence<RWKV7<Scalar, Spectrum, Taper, Sizes>, RWKV7Inpu
     const Index key = this->dims().key(), start = head * padded<Scalar>(key);
     const Packet factor = pset1<Packet>(static_cast<Scalar>(-std::exp(-0.5))), one = pset1<Packet>(Scalar(1));
     [[maybe_unused]] const Packet minus_log_t = pset1<Packet>(-log_t);
-    transform_packets(row, key, [&](const Packet& content, Index i) {
+    transform_packets(row, key, [&](const Packet& content, Index i) LINREC_INLINE_LAMBDA {
       Packet logit = padd(content, pload<Packet>(w0_.data() + start + i));
       if constexpr (tapered) logit = pmadd(pload<Packet>(exponents_.data() + start + i), minus_log_t, logit);
       return exp_normal(pdiv(factor, padd(one, exp_normal(pnegate(logit)))));
@@ -96,7 +96,7 @@ class RWKV7 : public Recurrence<RWKV7<Scalar, Spectrum, Taper, Sizes>, RWKV7Inpu
     Scalar* b = block.copy(i, Row::b, this->at(in.iclr, s, i));
     const Scalar norm = std::max(std::sqrt(squared_norm_padded(a, key)), static_cast<Scalar>(1e-12));
     scale_padded(a, key, -1 / norm);
-    transform_packets(b, key, [&](const Packet& iclr, Index j) { return pnegate(pmul(iclr, pload<Packet>(a + j))); });
+    transform_packets(b, key, [&](const Packet& iclr, Index j) LINREC_INLINE_LAMBDA { return pnegate(pmul(iclr, pload<Packet>(a + j))); });
     block[i].a = a;
     block[i].b = b;
   }
