@@ -1,4 +1,5 @@
-// What the benchmarks of all kernels share: inputs, machine limits measured in this process, names and counters.
+// What the benchmarks of all kernels share: inputs, machine limits measured in this process, names and
+// counters.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -91,19 +92,24 @@ void run_step(benchmark::State& run, const Subject& subject) {
   count(run, subject.kernel, subject.flops_per_state_number, 1);
 }
 
-/// Registers KERNEL/prefill/SHAPE/T/SCALAR/TAPER for T = 1, 16, 128, 2048 and KERNEL/step/SHAPE/1/SCALAR/TAPER.
+/// Registers KERNEL/prefill/SHAPE/T/SCALAR/TAPER for T = 1, 16, 128, 2048 and
+/// KERNEL/step/SHAPE/1/SCALAR/TAPER.
 template <class Subject>
-void add_variant(const std::string& kernel, const std::string& shape, const std::string& tail, const Subject& subject) {
+void add_variant(const std::string& kernel, const std::string& shape, const std::string& tail,
+                 const Subject& subject) {
   for (const Index tokens : {1, 16, 128, 2048})
-    benchmark::RegisterBenchmark((kernel + "/prefill/" + shape + "/" + std::to_string(tokens) + tail).c_str(),
-                                 [subject, tokens](benchmark::State& run) { run_prefill(run, subject, tokens); })
+    benchmark::RegisterBenchmark(
+        (kernel + "/prefill/" + shape + "/" + std::to_string(tokens) + tail).c_str(),
+        [subject, tokens](benchmark::State& run) { run_prefill(run, subject, tokens); })
         ->Unit(benchmark::kMicrosecond);
-  benchmark::RegisterBenchmark((kernel + "/step/" + shape + "/1" + tail).c_str(),
-                               [subject](benchmark::State& run) { run_step(run, subject); })
-      ->Unit(benchmark::kMicrosecond);
+  benchmark::RegisterBenchmark((kernel + "/step/" + shape + "/1" + tail).c_str(), [subject](
+                                                                                      benchmark::State& run) {
+    run_step(run, subject);
+  })->Unit(benchmark::kMicrosecond);
 }
 
-/// All variants of a kernel at H x K x V: float and double, without and with a taper, sizes known at run time or
+/// All variants of a kernel at H x K x V: float and double, without and with a taper, sizes known at run time
+/// or
 /// ("/fixed") at compile time. make_subject is called as operator()<Scalar, Taper>(dims).
 template <int H, int K, int V, class MakeSubject>
 void add(const std::string& kernel, const std::string& shape, MakeSubject make_subject) {
@@ -111,7 +117,8 @@ void add(const std::string& kernel, const std::string& shape, MakeSubject make_s
     const std::string tail = std::string(sizeof(Scalar) == 4 ? "/float" : "/double") +
                              (std::is_same_v<Taper, NoTaper> ? "/none" : "/linear");
     add_variant(kernel, shape, tail, make_subject.template operator()<Scalar, Taper>(Dims<>(H, K, V)));
-    add_variant(kernel, shape, tail + "/fixed", make_subject.template operator()<Scalar, Taper>(Dims<H, K, V>()));
+    add_variant(kernel, shape, tail + "/fixed",
+                make_subject.template operator()<Scalar, Taper>(Dims<H, K, V>()));
   };
   variant.template operator()<float, NoTaper>();
   variant.template operator()<float, LinearTaper>();

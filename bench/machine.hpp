@@ -18,8 +18,10 @@ inline double now() {
 template <class Packet, std::size_t... chain>
 auto multiply_add_chains(long rounds, std::index_sequence<chain...>) {
   using Scalar = typename Eigen::internal::unpacket_traits<Packet>::type;
-  const Packet m = Eigen::internal::pset1<Packet>(Scalar(0.999)), d = Eigen::internal::pset1<Packet>(Scalar(1e-4));
-  Packet x[] = {Eigen::internal::pset1<Packet>(Scalar(chain))...};  // all different: equal chains would be merged
+  const Packet m = Eigen::internal::pset1<Packet>(Scalar(0.999)),
+               d = Eigen::internal::pset1<Packet>(Scalar(1e-4));
+  Packet x[] = {
+      Eigen::internal::pset1<Packet>(Scalar(chain))...};  // all different: equal chains would be merged
   const auto advance = [&](Packet& y) {
     y = Eigen::internal::pmadd(y, m, d);
     EIGEN_OPTIMIZATION_BARRIER(y)
@@ -39,7 +41,8 @@ double peak_gflops() {
       const double start = now();
       volatile Scalar used = multiply_add_chains<typename L::Packet>(rounds, std::make_index_sequence<10>());
       static_cast<void>(used);
-      best = std::max(best, static_cast<double>(rounds) * 10 * 2 * static_cast<double>(L::packet_size) / (now() - start) * 1e-9);
+      best = std::max(best, static_cast<double>(rounds) * 10 * 2 * static_cast<double>(L::packet_size) /
+                                (now() - start) * 1e-9);
     }
     return best;
   }();

@@ -7,9 +7,8 @@ void add_retnet() {
     using Kernel = RetNet<Scalar, FreeSpectrum, Taper, Sizes>;
     const auto inputs = [dims](Tensors<Scalar>& t, Index T) {
       const Index H = dims.heads(), K = dims.key(), V = dims.value();
-      return typename Kernel::Inputs{.q = t.uniform(T, H, K, -1, 1),
-                                     .k = t.uniform(T, H, K, -1, 1),
-                                     .v = t.uniform(T, H, V, -1, 1)};
+      return typename Kernel::Inputs{
+          .q = t.uniform(T, H, K, -1, 1), .k = t.uniform(T, H, K, -1, 1), .v = t.uniform(T, H, V, -1, 1)};
     };
     return Subject{Kernel(dims, retention_spectrum(dims.heads())), inputs, 4.0};
   });

@@ -134,9 +134,9 @@ TEST_CASE("numbers that are no decays") {
       std::vector<double> bad;
       std::string expected = "a number";
       if (field.kind == Kind::decay) bad = {nan, 0.5, 1e-30, infinity}, expected = "a log-decay of at most 0";
-      if (field.kind == Kind::step_size) bad = {nan};
+      if (field.kind == Kind::step_size) bad = {nan, infinity}, expected = "a number below infinity";
       if (field.kind == Kind::step_size && !config.taper)
-        bad = {nan, -0.5, -1e-30, -infinity}, expected = "a step size of at least 0";
+        bad = {nan, -0.5, -1e-30, -infinity, infinity}, expected = "a finite step size of at least 0";
       if (field.kind == Kind::logit) bad = {nan};
       for (const double x : bad) {
         INFO(config.name() << ", " << field.name << ", " << x);

@@ -110,6 +110,25 @@ TEST_CASE("a rate of 0 never decays, whatever the taper, and is no trouble for i
       }
 }
 
+TEST_CASE("a rate beyond the range of the scalar is no NaN where the gate is 0") {
+  for (const bool single : {false, true})
+    for (const Decay& decay : decays(1, 0, single)) {
+      if (decay.config.architecture == retnet || decay.config.architecture == rwkv7) continue;
+      Config config = decay.config;
+      config.log_rates = Eigen::ArrayXd::Constant(1, single ? 100 : 800);
+      config.taper = nullptr;
+      INFO(config.name());
+      const StatePointer state = make_kernel(config)->initial_state();
+      state->set_matrix(0, 0, Eigen::MatrixXd::Ones(1, 1));
+      Inputs inputs = decay.inputs(1);
+      for (Tensor& x : inputs) x.numbers[0] = 0;
+      prefill(config, inputs, *state);
+      CHECK(state->matrix(0, 0)(0, 0) == 1);
+      prefill(config, decay.inputs(1), *state);
+      CHECK(state->matrix(0, 0)(0, 0) == 0);
+    }
+}
+
 TEST_CASE("only the decay is scaled, not the inputs") {
   // At the first token of a fresh state nothing can decay, whatever the position.
   for (const Config& config : all_configs(false)) {

@@ -22,9 +22,9 @@ struct CacheAlignedAllocator {
 
   T* allocate(std::size_t n) {
     if (n > std::numeric_limits<std::size_t>::max() / sizeof(T)) throw std::bad_array_new_length();
-    return static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t{cache_line}));
+    return static_cast<T*>(::operator new (n * sizeof(T), std::align_val_t{cache_line}));
   }
-  void deallocate(T* p, std::size_t) noexcept { ::operator delete(p, std::align_val_t{cache_line}); }
+  void deallocate(T* p, std::size_t) noexcept { ::operator delete (p, std::align_val_t{cache_line}); }
 
   template <class U>
   friend bool operator==(const CacheAlignedAllocator&, const CacheAlignedAllocator<U>&) {

@@ -83,7 +83,8 @@ class SequenceLayout {
         throw ShapeError(message("offsets[", s, "]: expected at least offsets[", s - 1, "] = ", number(s - 1),
                                  ", got ", number(s)));
     if (number(count() - 1) != tokens)
-      throw ShapeError(message("offsets[", count() - 1, "]: expected T = ", tokens, ", got ", number(count() - 1)));
+      throw ShapeError(
+          message("offsets[", count() - 1, "]: expected T = ", tokens, ", got ", number(count() - 1)));
   }
 
   template <class F>

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <Eigen/Core>
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <type_traits>
@@ -41,13 +42,14 @@ struct Lanes {
   /// From `size` numbers at any address.
   static EIGEN_ALWAYS_INLINE Lanes load(const Scalar* from) {
     Lanes lanes;
-    for (Index j = 0; j < packets; ++j) lanes.packet[j] = Eigen::internal::ploadu<Packet>(from + j * packet_size);
+    for (Index j = 0; j < packets; ++j)
+      lanes.packet[j] = Eigen::internal::ploadu<Packet>(from + j * packet_size);
     return lanes;
   }
   /// From the first n < size numbers; the other lanes are 0.
   static EIGEN_ALWAYS_INLINE Lanes load_part(const Scalar* from, Index n) {
     alignas(cache_line) Scalar part[cache_line / sizeof(Scalar)] = {};
-    for (Index j = 0; j < n; ++j) part[j] = from[j];
+    for (Index j = 0; j < std::min(n, size); ++j) part[j] = from[j];
     return load(part);
   }
   EIGEN_ALWAYS_INLINE void store(Scalar* to) const {
@@ -56,7 +58,7 @@ struct Lanes {
   EIGEN_ALWAYS_INLINE void store_part(Scalar* to, Index n) const {
     alignas(cache_line) Scalar part[cache_line / sizeof(Scalar)];
     store(part);
-    for (Index j = 0; j < n; ++j) to[j] = part[j];
+    for (Index j = 0; j < std::min(n, size); ++j) to[j] = part[j];
   }
 
   friend EIGEN_ALWAYS_INLINE Lanes operator+(const Lanes& a, const Lanes& b) {
@@ -128,7 +130,8 @@ template <class Scalar>
 inline void scale_padded(Scalar* row, Index n, Scalar factor) {
   using Packet = typename Lanes<Scalar>::Packet;
   const Packet f = Eigen::internal::pset1<Packet>(factor);
-  transform_packets(row, n, [&](const Packet& x, Index) LINREC_INLINE_LAMBDA { return Eigen::internal::pmul(x, f); });
+  transform_packets(row, n,
+                    [&](const Packet& x, Index) LINREC_INLINE_LAMBDA { return Eigen::internal::pmul(x, f); });
 }
 
 /// e^x, with x limited to what gives normal numbers. NaN stays NaN.
@@ -164,10 +167,10 @@ EIGEN_ALWAYS_INLINE Packet exp_normal(Packet x) {
   }
 }
 
-/// row = e^row, for log-decays: below the smallest normal number the result is exactly 0, so that
-/// -inf is a hard reset. NaN stays NaN.
+/// row = e^row. Below the smallest normal number the result is exactly 0, so that a log-decay of -inf is a
+/// hard reset. NaN stays NaN.
 template <class Scalar>
-inline void exp_decays(Scalar* row, Index n) {
+inline void exp_padded(Scalar* row, Index n) {
   using Packet = typename Lanes<Scalar>::Packet;
   const Packet lowest = Eigen::internal::pset1<Packet>(std::log(std::numeric_limits<Scalar>::min()));
   transform_packets(row, n, [&](const Packet& x, Index) LINREC_INLINE_LAMBDA {

@@ -17,8 +17,9 @@ template <class Scalar>
 class TokenView {
  public:
   using Value = std::remove_const_t<Scalar>;
-  using Row = Eigen::Map<std::conditional_t<std::is_const_v<Scalar>, const Eigen::Matrix<Value, Eigen::Dynamic, 1>,
-                                            Eigen::Matrix<Value, Eigen::Dynamic, 1>>>;
+  using Row =
+      Eigen::Map<std::conditional_t<std::is_const_v<Scalar>, const Eigen::Matrix<Value, Eigen::Dynamic, 1>,
+                                    Eigen::Matrix<Value, Eigen::Dynamic, 1>>>;
   using RowMajorMatrix = Eigen::Matrix<Value, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   using Matrix = Eigen::Map<std::conditional_t<std::is_const_v<Scalar>, const RowMajorMatrix, RowMajorMatrix>,
                             Eigen::Unaligned, Eigen::OuterStride<>>;
@@ -40,9 +41,7 @@ class TokenView {
   }
 
   /// A view of mutable data is one of constant data.
-  operator TokenView<const Scalar>() const
-    requires(!std::is_const_v<Scalar>)
-  {
+  operator TokenView<const Scalar>() const requires(!std::is_const_v<Scalar>) {
     return {data_, extents_, strides_};
   }
 

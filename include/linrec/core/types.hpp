@@ -25,9 +25,7 @@ class Dims {
  public:
   static constexpr int fixed_key = Key;
 
-  constexpr Dims()
-    requires(Heads != Dynamic && Key != Dynamic && Value != Dynamic)
-  = default;
+  constexpr Dims() requires(Heads != Dynamic && Key != Dynamic && Value != Dynamic) = default;
 
   Dims(Index heads, Index key, Index value) : heads_(heads), key_(key), value_(value) {
     check("heads", Heads, heads);

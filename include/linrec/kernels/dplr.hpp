@@ -44,7 +44,7 @@ class DPLR : public Recurrence<DPLR<Scalar, Sizes>, DPLRInputs<Scalar>, Scalar, 
       block[i].a = block.near(i, Row::a, this->at(in.a, s, i));
       block[i].b = block.near(i, Row::b, this->at(in.b, s, i));
       Scalar* decays = block.copy(i, Row::decays, this->at(in.log_w, s, i));
-      exp_decays(decays, block.key());
+      exp_padded(decays, block.key());
       block[i].decays = decays;
     }
   }

@@ -29,8 +29,8 @@ struct GatedDeltaNetOptions {
 /// @tparam Sizes Dims<Heads, Key, Value>, fixed or dynamic; Heads are the value heads.
 template <class Scalar, class Spectrum = FreeSpectrum, class Taper = NoTaper, class Sizes = Dims<>>
 class GatedDeltaNet
-    : public Recurrence<GatedDeltaNet<Scalar, Spectrum, Taper, Sizes>, GatedDeltaNetInputs<Scalar>, Scalar, Sizes,
-                        Law{Decay::per_head, Correction::along_key}> {
+    : public Recurrence<GatedDeltaNet<Scalar, Spectrum, Taper, Sizes>, GatedDeltaNetInputs<Scalar>, Scalar,
+                        Sizes, Law{Decay::per_head, Correction::along_key}> {
   using Base = typename GatedDeltaNet::Recurrence;
   friend Base;
 
@@ -39,10 +39,11 @@ class GatedDeltaNet
   using Options = GatedDeltaNetOptions;
 
   /// The plain baseline: decays as they come.
-  explicit GatedDeltaNet(Sizes dims, const Options& options = {})
+  explicit GatedDeltaNet(Sizes dims, const Options& options = {}) requires can_default<Spectrum, Taper>
       : GatedDeltaNet(dims, FreeSpectrum::unit(dims.heads()), Taper(), options) {}
   /// @throws ShapeError if the spectrum does not have H channels, ValueError for bad options.
-  GatedDeltaNet(Sizes dims, const Spectrum& spectrum, const Taper& taper = Taper(), const Options& options = {})
+  GatedDeltaNet(Sizes dims, const Spectrum& spectrum, const Taper& taper = Taper(),
+                const Options& options = {})
       : Base(dims, options.scale == 0 ? Base::default_scale(dims) : options.scale),
         decay_(dims.heads(), spectrum, taper),
         qk_l2norm_(options.qk_l2norm),
@@ -70,7 +71,7 @@ class GatedDeltaNet
     // A rate of 0 holds against a hard reset too: 0 times -inf must not be NaN.
     for (Index i = 0; i < s.count; ++i)
       decay[i] *= std::max(static_cast<double>(*this->at(in.g, s, i)), std::numeric_limits<double>::lowest());
-    exp_decays(decay.at, s.count);
+    exp_padded(decay.at, s.count);
     for (Index i = 0; i < s.count; ++i) {
       Terms<Scalar>& t = block[i];
       if (qk_l2norm_) {

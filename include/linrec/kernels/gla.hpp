@@ -27,8 +27,9 @@ class GLA : public Recurrence<GLA<Scalar, Spectrum, Taper, Sizes>, GLAInputs<Sca
 
  public:
   static constexpr bool tapered = HeadDecay<Taper>::tapered;
+
   /// The plain baseline: decays as they come.
-  explicit GLA(Sizes dims) : GLA(dims, FreeSpectrum::unit(dims.heads())) {}
+  explicit GLA(Sizes dims) requires can_default<Spectrum, Taper> : GLA(dims, FreeSpectrum::unit(dims.heads())) {}
   /// @throws ShapeError if the spectrum does not have H channels.
   explicit GLA(Sizes dims, const Spectrum& spectrum, const Taper& taper = Taper())
       : GLA(dims, spectrum, taper, Base::default_scale(dims)) {}
@@ -51,18 +52,21 @@ class GLA : public Recurrence<GLA<Scalar, Spectrum, Taper, Sizes>, GLAInputs<Sca
     for (Index i = 0; i < s.count; ++i) {
       this->set_qkv(block, in, s, i);
       Scalar* decays = block.copy(i, Row::decays, this->at(in.gk, s, i));
-      scale_decays(decays, block.key(), static_cast<Scalar>(rates[i]));
-      exp_decays(decays, block.key());
+      scale_decays(decays, block.key(), static_cast<Scalar>(std::min(rates[i], highest)));
+      exp_padded(decays, block.key());
       block[i].decays = decays;
     }
   }
+
+  static constexpr double highest = static_cast<double>(std::numeric_limits<Scalar>::max());
 
   /// A rate of 0 holds against a hard reset too: 0 times -inf must not be NaN.
   static void scale_decays(Scalar* row, Index n, Scalar rate) noexcept {
     using namespace Eigen::internal;
     using Packet = typename Lanes<Scalar>::Packet;
     const Packet factor = pset1<Packet>(rate), lowest = pset1<Packet>(std::numeric_limits<Scalar>::lowest());
-    transform_packets(row, n, [&](const Packet& gk, Index) LINREC_INLINE_LAMBDA { return pmul(pmax(gk, lowest), factor); });
+    transform_packets(
+        row, n, [&](const Packet& gk, Index) LINREC_INLINE_LAMBDA { return pmul(pmax(gk, lowest), factor); });
   }
 
   HeadDecay<Taper> decay_;

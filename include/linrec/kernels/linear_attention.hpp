@@ -15,8 +15,8 @@ struct LinearAttentionInputs {
 /// @tparam Scalar float or double.
 /// @tparam Sizes Dims<Heads, Key, Value>, fixed or dynamic.
 template <class Scalar, class Sizes = Dims<>>
-class LinearAttention : public Recurrence<LinearAttention<Scalar, Sizes>, LinearAttentionInputs<Scalar>, Scalar, Sizes,
-                                          Law{Decay::none, Correction::none}> {
+class LinearAttention : public Recurrence<LinearAttention<Scalar, Sizes>, LinearAttentionInputs<Scalar>,
+                                          Scalar, Sizes, Law{Decay::none, Correction::none}> {
   using Base = typename LinearAttention::Recurrence;
   friend Base;
 

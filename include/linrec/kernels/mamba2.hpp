@@ -17,10 +17,10 @@ struct Mamba2Inputs {
 };
 
 struct Mamba2Options {
-  Eigen::MatrixXd D = {};        ///< skip term, [H, 1] or [H, P]; empty: none
-  Eigen::ArrayXd dt_bias = {};   ///< [H], added to dt; empty: none
-  bool dt_softplus = false;      ///< dt = softplus(dt + dt_bias)
-  double dt_min = 0;             ///< then dt is limited to [dt_min, dt_max]
+  Eigen::MatrixXd D = {};       ///< skip term, [H, 1] or [H, P]; empty: none
+  Eigen::ArrayXd dt_bias = {};  ///< [H], added to dt; empty: none
+  bool dt_softplus = false;     ///< dt = softplus(dt + dt_bias)
+  double dt_min = 0;            ///< then dt is limited to [dt_min, dt_max]
   double dt_max = std::numeric_limits<double>::infinity();
 };
 
@@ -38,23 +38,17 @@ class Mamba2 : public Recurrence<Mamba2<Scalar, Spectrum, Taper, Sizes>, Mamba2I
   using Options = Mamba2Options;
 
   /// @throws ShapeError if the spectrum, D or dt_bias do not have H heads, ValueError for bad options.
-  explicit Mamba2(Sizes dims, const Spectrum& spectrum, const Taper& taper = Taper(), const Options& options = {})
+  explicit Mamba2(Sizes dims, const Spectrum& spectrum, const Taper& taper = Taper(),
+                  const Options& options = {})
       : Base(dims, 1), decay_(dims.heads(), spectrum, taper), options_(options) {
-    const Index heads = dims.heads(), width = dims.value();
-    const Eigen::MatrixXd& D = options_.D;
-    if (D.size() > 0) {
-      if (D.rows() != heads || (D.cols() != 1 && D.cols() != width))
-        throw ShapeError(message("D: expected [H, 1] or [H, P] = [", heads, ", ", width, "], got [", D.rows(), ", ",
-                                 D.cols(), "]"));
-      skip_.assign(static_cast<std::size_t>(heads * padded<Scalar>(width)), Scalar(0));
-      for (Index h = 0; h < heads; ++h)
-        for (Index j = 0; j < width; ++j)
-          skip_[static_cast<std::size_t>(h * padded<Scalar>(width) + j)] =
-              static_cast<Scalar>(D(h, D.cols() == 1 ? 0 : j));
-    }
+    if (options_.D.size() > 0) set_skip(options_.D);
+    const Index heads = dims.heads();
     if (options_.dt_bias.size() == 0) options_.dt_bias = Eigen::ArrayXd::Zero(heads);
     if (options_.dt_bias.size() != heads)
       throw ShapeError(message("dt_bias: expected H = ", heads, " entries, got ", options_.dt_bias.size()));
+    for (Index h = 0; h < heads; ++h)
+      if (!std::isfinite(options_.dt_bias[h]))
+        throw ValueError(message("dt_bias[", h, "]: expected a finite number, got ", options_.dt_bias[h]));
     if (!(options_.dt_min >= 0 && options_.dt_min <= options_.dt_max))
       throw ValueError(message("dt_min, dt_max: expected 0 <= dt_min <= dt_max, got ", options_.dt_min, ", ",
                                options_.dt_max));
@@ -70,10 +64,11 @@ class Mamba2 : public Recurrence<Mamba2<Scalar, Spectrum, Taper, Sizes>, Mamba2I
   }
   void check_values(const typename Base::Inputs& in, Index row, Index first, Index count) const {
     if (options_.dt_softplus || options_.dt_min > 0 || (options_.dt_bias != 0).any())
-      this->check_no_nan("dt", in.dt, row, first, count);
+      this->check_each("dt", in.dt, row, first, count, "a number below infinity",
+                       [](Scalar x) { return x <= std::numeric_limits<Scalar>::max(); });
     else
-      this->check_each("dt", in.dt, row, first, count, "a step size of at least 0",
-                       [](Scalar x) { return x >= 0; });
+      this->check_each("dt", in.dt, row, first, count, "a finite step size of at least 0",
+                       [](Scalar x) { return (x >= 0) & (x <= std::numeric_limits<Scalar>::max()); });
   }
 
   void prepare(const typename Base::Inputs& in, const Segment& s, Block<Scalar>& block) const noexcept {
@@ -81,7 +76,7 @@ class Mamba2 : public Recurrence<Mamba2<Scalar, Spectrum, Taper, Sizes>, Mamba2I
     step_sizes(in, s, dt);
     decay_.fill(s, decay);
     for (Index i = 0; i < s.count; ++i) decay[i] *= -dt[i];
-    exp_decays(decay.at, s.count);
+    exp_padded(decay.at, s.count);
     for (Index i = 0; i < s.count; ++i) {
       block[i].query = block.near(i, Row::query, this->at(in.C, s, i));
       block[i].key = block.near(i, Row::key, this->at(in.B, s, i));
@@ -91,9 +86,21 @@ class Mamba2 : public Recurrence<Mamba2<Scalar, Spectrum, Taper, Sizes>, Mamba2I
     }
   }
 
+  void set_skip(const Eigen::MatrixXd& D) {
+    const Index heads = this->dims().heads(), width = this->dims().value(), stride = padded<Scalar>(width);
+    if (D.rows() != heads || (D.cols() != 1 && D.cols() != width))
+      throw ShapeError(message("D: expected [H, 1] or [H, P] = [", heads, ", ", width, "], got [", D.rows(),
+                               ", ", D.cols(), "]"));
+    skip_.assign(static_cast<std::size_t>(heads * stride), Scalar(0));
+    for (Index h = 0; h < heads; ++h)
+      for (Index j = 0; j < width; ++j)
+        skip_[static_cast<std::size_t>(h * stride + j)] = static_cast<Scalar>(D(h, D.cols() == 1 ? 0 : j));
+  }
+
   void step_sizes(const typename Base::Inputs& in, const Segment& s, PerToken& dt) const noexcept {
     for (Index i = 0; i < padded<double>(s.count); ++i) dt[i] = 0;
-    for (Index i = 0; i < s.count; ++i) dt[i] = static_cast<double>(*this->at(in.dt, s, i)) + options_.dt_bias[s.head];
+    for (Index i = 0; i < s.count; ++i)
+      dt[i] = static_cast<double>(*this->at(in.dt, s, i)) + options_.dt_bias[s.head];
     if (options_.dt_softplus)
       dt.transform(s.count, [](const auto& x, Index) { return x.max(0.0) + (-x.abs()).exp().log1p(); });
     dt.transform(s.count, [&](const auto& x, Index) { return x.max(options_.dt_min).min(options_.dt_max); });

@@ -1,4 +1,5 @@
-// The panel scan: the law of law.hpp for a block of tokens and one or two panels of V, each a cache line wide.
+// The panel scan: the law of law.hpp for a block of tokens and one or two panels of V, each a cache line
+// wide.
 //
 // A panel [K, lanes] stays in the first-level cache while the tokens of the block pass over it. For the
 // correction, the sweep that writes S_t also reads a_{t+1}^T S_t, so that each token passes over the panel
@@ -96,7 +97,8 @@ struct Sum {
     for (Index u = 1; u < parts; ++u) sum = sum + part[u];
     return sum;
   }
-  /// Calls f(row, part) for each row in [0, key). `part` is a constant, or the parts would not stay in registers.
+  /// Calls f(row, part) for each row in [0, key). `part` is a constant, or the parts would not stay in
+  /// registers.
   template <class F>
   static EIGEN_ALWAYS_INLINE void for_each_row(Index key, F&& f) {
     for_each_row(key, f, std::make_integer_sequence<Index, parts>());
@@ -132,7 +134,7 @@ EIGEN_ALWAYS_INLINE Strip<Scalar, width> sweep(const Panels<Scalar>& panels, con
   using L = Lanes<Scalar>;
   Sum<Scalar, width> output, next;
   const L decay = L::broadcast(t.decay);
-  const Panels<Scalar> p = panels;                                                         // copies, out of reach
+  const Panels<Scalar> p = panels;  // copies, out of reach
   const Scalar *const w = t.decays, *const b = t.b, *const k = t.key, *const q = t.query;  // of the stores
   output.for_each_row(p.key, [&](Index i, auto part) LINREC_INLINE_LAMBDA {
     Scalar* row = p.first + i * L::size;
@@ -161,8 +163,8 @@ struct Output {
 
 /// Runs the `count` tokens of a block over a strip of panels, whose first column is `column`.
 template <Law law, Index width, class Scalar>
-EIGEN_ALWAYS_INLINE void scan_strip(const Panels<Scalar>& panels, const Block<Scalar>& block, Index count, Index column,
-                                    const Output<Scalar>& out) {
+EIGEN_ALWAYS_INLINE void scan_strip(const Panels<Scalar>& panels, const Block<Scalar>& block, Index count,
+                                    Index column, const Output<Scalar>& out) {
   using L = Lanes<Scalar>;
   using S = Strip<Scalar, width>;
   constexpr bool corrected = law.correction != Correction::none;

@@ -1,13 +1,15 @@
 // Recurrence: prefill, step and validate for every kernel, written once.
 //
 // A kernel says how its inputs become the terms of the law (law.hpp). It derives from
-// Recurrence<Kernel, Inputs, Scalar, Sizes, law>, where Inputs is a struct of its tensors as TokenViews, and has
+// Recurrence<Kernel, Inputs, Scalar, Sizes, law>, where Inputs is a struct of its tensors as TokenViews, and
+// has
 //   for_each_input(inputs, f) const                  calls f(name, view, dim, HeadSharing) for each tensor
 //   check_values(inputs, row, first, count) const    throws ValueError for decays that are none
 //   prepare(inputs, segment, block) const noexcept   fills block[i] for the tokens of the segment
 // and, where it applies,
 //   static constexpr bool tapered                    true if prepare needs segment.log_t
-//   skip(h) const                                    D of a head [V], padded to whole cache lines, for o + D v
+//   skip(h) const                                    D of a head [V], padded to whole cache lines, for o + D
+//   v
 #pragma once
 
 #include <cassert>
@@ -58,7 +60,8 @@ class Recurrence {
     if (!(state.dims() == dims_))
       throw ShapeError(message("state: expected [H, K, V] = ", text(dims_), ", got ", text(state.dims())));
     if (state.sequences() != layout.sequences(batch))
-      throw ShapeError(message("state: expected ", layout.sequences(batch), " sequences, got ", state.sequences()));
+      throw ShapeError(
+          message("state: expected ", layout.sequences(batch), " sequences, got ", state.sequences()));
     for (Index s = 0; s < state.sequences(); ++s)
       layout.for_each_run(s, tokens, [&](Index row, Index first, Index count) {
         kernel().check_values(inputs, row, first, count);
@@ -77,14 +80,17 @@ class Recurrence {
     Workspace own;
     Workspace& workspace = options.workspace != nullptr ? *options.workspace : own;
     workspace.reserve(static_cast<Index>(executor.concurrency()), block_bytes());
-    // As few groups of heads as keep all workers busy: the rows of neighbouring heads share cache lines and pages.
+    // As few groups of heads as keep all workers busy: the rows of neighbouring heads share cache lines and
+    // pages.
     const Index heads = dims_.heads(), workers = static_cast<Index>(executor.concurrency());
-    const Index groups = std::min(heads, (workers + state.sequences()) / std::max<Index>(1, state.sequences()));
-    const double cost = 4.0 * static_cast<double>(outputs.tokens() * heads / groups * dims_.key() * dims_.value());
+    const Index groups =
+        std::min(heads, (workers + state.sequences()) / std::max<Index>(1, state.sequences()));
+    const double cost =
+        4.0 * static_cast<double>(outputs.tokens() * heads / groups * dims_.key() * dims_.value());
     executor.for_each(state.sequences() * groups, cost, [&](Index item, Index worker) {
       const Index sequence = item / groups, group = item % groups;
-      run_heads(inputs, state, outputs, options.layout, sequence, group * heads / groups, (group + 1) * heads / groups,
-                workspace.template block<Scalar>(worker));
+      run_heads(inputs, state, outputs, options.layout, sequence, group * heads / groups,
+                (group + 1) * heads / groups, workspace.template block<Scalar>(worker));
     });
     for (Index s = 0; s < state.sequences(); ++s)
       options.layout.for_each_run(s, outputs.tokens(),
@@ -115,14 +121,15 @@ class Recurrence {
     const Index group = s.head / (dims_.heads() / view.heads());
     return view.data(s.row, s.first + i, group);
   }
-  /// q, k and v as they are.
-  void set_qkv(Block<Scalar>& block, const Inputs& in, const Segment& s, Index i) const {
+  /// q, k and v as they are, for kernels that call them so.
+  template <class QKV>
+  void set_qkv(Block<Scalar>& block, const QKV& in, const Segment& s, Index i) const {
     block[i].query = block.near(i, Row::query, at(in.q, s, i));
     block[i].key = block.near(i, Row::key, at(in.k, s, i));
     block[i].value = at(in.v, s, i);
   }
-  template <class F>
-  void for_each_qkv(const Inputs& in, F&& f) const {
+  template <class QKV, class F>
+  void for_each_qkv(const QKV& in, F&& f) const {
     f("q", in.q, dims_.key(), HeadSharing::groups);
     f("k", in.k, dims_.key(), HeadSharing::groups);
     f("v", in.v, dims_.value(), HeadSharing::groups);
@@ -139,11 +146,13 @@ class Recurrence {
       for (Index h = 0; h < view.heads(); ++h) {
         const Scalar* x = view.data(row, t, h);
         unsigned illegal = 0;
-        for (Index i = 0; i < view.dim(); ++i) illegal |= static_cast<unsigned>(!legal(x[i]));  // no branch: vectorised
+        for (Index i = 0; i < view.dim(); ++i)
+          illegal |= static_cast<unsigned>(!legal(x[i]));  // no branch: vectorised
         if (illegal == 0) continue;
         Index i = 0;
         while (legal(x[i])) ++i;
-        throw ValueError(message(name, "[", row, ", ", t, ", ", h, ", ", i, "]: expected ", expected, ", got ", x[i]));
+        throw ValueError(
+            message(name, "[", row, ", ", t, ", ", h, ", ", i, "]: expected ", expected, ", got ", x[i]));
       }
   }
   /// Log-decays are at most 0; -inf is a hard reset.
@@ -172,7 +181,8 @@ class Recurrence {
     Extents extents{-1, -1};
     kernel().for_each_input(inputs, [&](const char* name, const Input& view, Index dim, HeadSharing sharing) {
       if (extents.batch < 0) extents = {view.batch(), view.tokens()};
-      const bool groups = sharing == HeadSharing::groups && view.heads() > 0 && dims_.heads() % view.heads() == 0;
+      const bool groups =
+          sharing == HeadSharing::groups && view.heads() > 0 && dims_.heads() % view.heads() == 0;
       const Index heads = groups ? view.heads() : dims_.heads();
       check_shape(name, view, {extents.batch, extents.tokens, heads, dim},
                   sharing == HeadSharing::groups ? " (or a number of heads that divides H)" : "");
@@ -186,8 +196,8 @@ class Recurrence {
   static void check_shape(const char* name, const Input& view, const std::array<Index, 4>& expected,
                           const char* remark) {
     if (view.extents() != expected)
-      throw ShapeError(message(name, ": expected [B, T, H, D] = ", Input::shape_text(expected), remark, ", got ",
-                               view.shape()));
+      throw ShapeError(message(name, ": expected [B, T, H, D] = ", Input::shape_text(expected), remark,
+                               ", got ", view.shape()));
   }
 
   /// Heads [begin, end) of one sequence, block by block.
@@ -201,8 +211,8 @@ class Recurrence {
     layout.for_each_run(sequence, outputs.tokens(), [&](Index row, Index first, Index count) {
       for (Index done = 0; done < count; done += block_tokens) {
         const Index n = std::min(block_tokens, count - done);
-        run_tokens(inputs, Segment{row, begin, first + done, n, position, nullptr}, begin, end, sequence, state, outputs,
-                   scratch);
+        run_tokens(inputs, Segment{row, begin, first + done, n, position, nullptr}, begin, end, sequence,
+                   state, outputs, scratch);
         position += n;
       }
     });
@@ -225,24 +235,26 @@ class Recurrence {
     kernel().prepare(inputs, segment, block);
     constexpr Index width = detail::strip_width<Scalar>;
     Index p = 0;
-    for (; p + width <= state.panels(); p += width) run_strip<width>(segment, block, sequence, p, state, outputs);
+    for (; p + width <= state.panels(); p += width)
+      run_strip<width>(segment, block, sequence, p, state, outputs);
     for (; p < state.panels(); ++p) run_strip<1>(segment, block, sequence, p, state, outputs);
   }
 
   /// `width` panels from panel p on.
   template <Index width>
-  EIGEN_ALWAYS_INLINE void run_strip(const Segment& segment, const Block<Scalar>& block, Index sequence, Index p,
-                                     State& state, const Output& outputs) const noexcept {
+  EIGEN_ALWAYS_INLINE void run_strip(const Segment& segment, const Block<Scalar>& block, Index sequence,
+                                     Index p, State& state, const Output& outputs) const noexcept {
     const Index column = p * State::lanes;
     const Scalar* skip = kernel().skip(segment.head);
     Scalar* output = outputs.data(segment.row, segment.first, segment.head);
-    const Index stride = segment.count > 1 ? outputs.data(segment.row, segment.first + 1, segment.head) - output : 0;
+    const Index stride =
+        segment.count > 1 ? outputs.data(segment.row, segment.first + 1, segment.head) - output : 0;
     const detail::Panels<Scalar> panels{state.panel(sequence, segment.head, p), dims_.key(),
                                         dims_.key() * State::lanes};
-    detail::scan_strip<law, width>(panels, block, segment.count, column,
-                                   detail::Output<Scalar>{scale_, skip == nullptr ? nullptr : skip + column,
-                                                          output + column, stride,
-                                                          std::min(width * State::lanes, dims_.value() - column)});
+    detail::scan_strip<law, width>(
+        panels, block, segment.count, column,
+        detail::Output<Scalar>{scale_, skip == nullptr ? nullptr : skip + column, output + column, stride,
+                               std::min(width * State::lanes, dims_.value() - column)});
   }
 
   Sizes dims_;

@@ -33,8 +33,10 @@ class RetNet : public Recurrence<RetNet<Scalar, Spectrum, Taper, Sizes>, RetNetI
 
  public:
   static constexpr bool tapered = HeadDecay<Taper>::tapered;
+
   /// RetNet as published.
-  explicit RetNet(Sizes dims) : RetNet(dims, retention_spectrum(dims.heads())) {}
+  explicit RetNet(Sizes dims) requires can_default<Spectrum, Taper>
+      : RetNet(dims, retention_spectrum(dims.heads())) {}
   /// @throws ShapeError if the spectrum does not have H channels.
   explicit RetNet(Sizes dims, const Spectrum& spectrum, const Taper& taper = Taper())
       : RetNet(dims, spectrum, taper, Base::default_scale(dims)) {}
@@ -52,7 +54,7 @@ class RetNet : public Recurrence<RetNet<Scalar, Spectrum, Taper, Sizes>, RetNetI
     PerToken decay;
     decay_.fill(s, decay);
     decay.transform(s.count, [](const auto& rate, Index) { return -rate; });
-    exp_decays(decay.at, s.count);
+    exp_padded(decay.at, s.count);
     for (Index i = 0; i < s.count; ++i) {
       this->set_qkv(block, in, s, i);
       block[i].decay = static_cast<Scalar>(decay[i]);

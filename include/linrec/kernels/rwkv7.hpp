@@ -34,13 +34,14 @@ class RWKV7 : public Recurrence<RWKV7<Scalar, Spectrum, Taper, Sizes>, RWKV7Inpu
   static constexpr bool tapered = !std::same_as<Taper, NoTaper>;
 
   /// The plain baseline: w_logit is the whole logit.
-  explicit RWKV7(Sizes dims) : RWKV7(dims, FreeSpectrum::unit(dims.heads() * dims.key())) {}
+  explicit RWKV7(Sizes dims) requires can_default<Spectrum, Taper>
+      : RWKV7(dims, FreeSpectrum::unit(dims.heads() * dims.key())) {}
   /// @throws ShapeError if the spectrum does not have H K channels.
   explicit RWKV7(Sizes dims, const Spectrum& spectrum, const Taper& taper = Taper()) : Base(dims, 1) {
     const Eigen::ArrayXd w0 = log_rates_of(spectrum);
     if (w0.size() != dims.heads() * dims.key())
-      throw ShapeError(message("spectrum: expected one channel a key channel, H K = ", dims.heads() * dims.key(),
-                               ", got ", w0.size()));
+      throw ShapeError(message("spectrum: expected one channel a key channel, H K = ",
+                               dims.heads() * dims.key(), ", got ", w0.size()));
     fill_rows(w0, w0_);
     if constexpr (tapered)
       fill_rows(exponents_of(taper, w0.unaryExpr([](double x) { return log_sigmoid(x); })), exponents_);
@@ -89,14 +90,17 @@ class RWKV7 : public Recurrence<RWKV7<Scalar, Spectrum, Taper, Sizes>, RWKV7Inpu
     });
   }
 
-  void set_correction(const typename Base::Inputs& in, const Segment& s, Index i, Block<Scalar>& block) const noexcept {
+  void set_correction(const typename Base::Inputs& in, const Segment& s, Index i,
+                      Block<Scalar>& block) const noexcept {
     using namespace Eigen::internal;
     const Index key = block.key();
     Scalar* a = block.copy(i, Row::a, this->at(in.kk, s, i));
     Scalar* b = block.copy(i, Row::b, this->at(in.iclr, s, i));
     const Scalar norm = std::max(std::sqrt(squared_norm_padded(a, key)), static_cast<Scalar>(1e-12));
     scale_padded(a, key, -1 / norm);
-    transform_packets(b, key, [&](const Packet& iclr, Index j) LINREC_INLINE_LAMBDA { return pnegate(pmul(iclr, pload<Packet>(a + j))); });
+    transform_packets(b, key, [&](const Packet& iclr, Index j) LINREC_INLINE_LAMBDA {
+      return pnegate(pmul(iclr, pload<Packet>(a + j)));
+    });
     block[i].a = a;
     block[i].b = b;
   }

@@ -60,8 +60,8 @@ class State {
   void set_matrix(Index b, Index h, const Eigen::MatrixBase<Derived>& s) {
     check_head(b, h);
     if (s.rows() != dims_.key() || s.cols() != dims_.value())
-      throw ShapeError(message("S: expected [K, V] = [", dims_.key(), ", ", dims_.value(), "], got [", s.rows(),
-                               ", ", s.cols(), "]"));
+      throw ShapeError(message("S: expected [K, V] = [", dims_.key(), ", ", dims_.value(), "], got [",
+                               s.rows(), ", ", s.cols(), "]"));
     const Matrix values = s.template cast<Scalar>();
     for (Index j = 0; j < values.cols(); ++j)
       for (Index i = 0; i < values.rows(); ++i) panel(b, h, j / lanes)[i * lanes + j % lanes] = values(i, j);

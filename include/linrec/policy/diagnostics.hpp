@@ -22,9 +22,11 @@ inline double smallest_gap(Eigen::ArrayXd log_rates) {
 }
 
 /// p_k - alpha_k log t [N]: the logarithms of the rates in force at position t.
-inline Eigen::ArrayXd effective_log_rates(const Eigen::ArrayXd& log_rates, const Eigen::ArrayXd& exponents, double t) {
+inline Eigen::ArrayXd effective_log_rates(const Eigen::ArrayXd& log_rates, const Eigen::ArrayXd& exponents,
+                                          double t) {
   if (log_rates.size() != exponents.size())
-    throw ShapeError(message("exponents: expected N = ", log_rates.size(), " entries, got ", exponents.size()));
+    throw ShapeError(
+        message("exponents: expected N = ", log_rates.size(), " entries, got ", exponents.size()));
   if (!(t >= 1)) throw ValueError(message("t: expected a position of at least 1, got ", t));
   return log_rates - exponents * std::log(t);
 }
@@ -51,7 +53,8 @@ inline Eigen::ArrayXd impulse_response(const Eigen::ArrayXd& log_rates, const Ei
 
 /// Relative root mean square error of the best fit of t^-beta on [1, T] by a combination of the N
 /// exponentials exp(-lambda_k t), over 64 points an e-fold, evenly spaced in log t.
-inline double power_law_error(const Eigen::ArrayXd& log_rates, double beta, double T) {
+template <class LogRates>
+double power_law_error(const Eigen::ArrayBase<LogRates>& log_rates, double beta, double T) {
   if (!(T > 1)) throw ValueError(message("T: expected more than 1, got ", T));
   const Index points = std::max<Index>(2, static_cast<Index>(64 * std::log(T)));
   const Eigen::ArrayXd t = Eigen::ArrayXd::LinSpaced(points, 0, std::log(T)).exp();

@@ -31,7 +31,8 @@ class FreeSpectrum {
     if (log_rates_.size() < 1) throw ShapeError("log_rates: expected at least 1 rate, got 0");
     for (Index k = 0; k < log_rates_.size(); ++k)
       if (!(log_rates_[k] < std::numeric_limits<double>::infinity()))
-        throw ValueError(message("log_rates[", k, "]: expected a number below infinity, got ", log_rates_[k]));
+        throw ValueError(
+            message("log_rates[", k, "]: expected a number below infinity, got ", log_rates_[k]));
   }
 
   /// From the rates lambda [N], each finite and at least 0; for Mamba-2 these are -A.
@@ -107,9 +108,10 @@ class PostSpectrum {
 /// The log-rates that a kernel uses; refuses what is no spectrum policy with a sentence.
 template <class Policy>
 Eigen::ArrayXd log_rates_of(const Policy& spectrum) {
-  static_assert(SpectrumPolicy<Policy>,
-                "linrec: a spectrum policy needs the member 'Eigen::ArrayXd log_rates() const', its log-decay "
-                "rates p_k, one a channel (linrec/policy/spectrum.hpp)");
+  static_assert(
+      SpectrumPolicy<Policy>,
+      "linrec: a spectrum policy needs the member 'Eigen::ArrayXd log_rates() const', its log-decay "
+      "rates p_k, one a channel (linrec/policy/spectrum.hpp)");
   if constexpr (SpectrumPolicy<Policy>) return spectrum.log_rates();
 }
 

@@ -137,7 +137,8 @@ class GivenTaper {
   /// @throws ShapeError if the spectrum has another number of channels.
   Eigen::ArrayXd exponents(const Eigen::ArrayXd& log_rates) const {
     if (log_rates.size() != exponents_.size())
-      throw ShapeError(message("alpha: expected N = ", log_rates.size(), " entries, got ", exponents_.size()));
+      throw ShapeError(
+          message("alpha: expected N = ", log_rates.size(), " entries, got ", exponents_.size()));
     return exponents_;
   }
 
@@ -146,17 +147,19 @@ class GivenTaper {
 };
 
 /// The exponents that a kernel uses; refuses what is no taper policy with a sentence.
-/// @throws ShapeError if the taper does not give one exponent a channel.
+/// @throws ShapeError if the taper does not give one exponent a channel, ValueError if one is not in [0, 1].
 template <class Policy>
 Eigen::ArrayXd exponents_of(const Policy& taper, const Eigen::ArrayXd& log_rates) {
-  static_assert(TaperPolicy<Policy>,
-                "linrec: a taper policy needs the member 'Eigen::ArrayXd exponents(const Eigen::ArrayXd& "
-                "log_rates) const', the exponents alpha_k in [0, 1], one a channel (linrec/policy/taper.hpp)");
+  static_assert(
+      TaperPolicy<Policy>,
+      "linrec: a taper policy needs the member 'Eigen::ArrayXd exponents(const Eigen::ArrayXd& "
+      "log_rates) const', the exponents alpha_k in [0, 1], one a channel (linrec/policy/taper.hpp)");
   if constexpr (TaperPolicy<Policy>) {
     Eigen::ArrayXd exponents = taper.exponents(log_rates);
     if (exponents.size() != log_rates.size())
-      throw ShapeError(message("taper: expected one exponent a channel, ", log_rates.size(), ", got ", exponents.size()));
-    return exponents;
+      throw ShapeError(
+          message("taper: expected one exponent a channel, ", log_rates.size(), ", got ", exponents.size()));
+    return GivenTaper(std::move(exponents)).exponents(log_rates);
   }
 }
 
