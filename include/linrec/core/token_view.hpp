@@ -75,8 +75,8 @@ class TokenView {
       throw ShapeError(message("TokenView::slice: expected a part of ", tokens(), " tokens, got ", count,
                                " from ", first));
     TokenView part = *this;
-    part.data_ = count == 0 ? data_ : data(0, first, 0);
     part.extents_[1] = count;
+    if (part.size() > 0) part.data_ = data(0, first, 0);
     return part;
   }
 

@@ -29,7 +29,8 @@ class GLA : public Recurrence<GLA<Scalar, Spectrum, Taper, Sizes>, GLAInputs<Sca
   static constexpr bool tapered = HeadDecay<Taper>::tapered;
 
   /// The plain baseline: decays as they come.
-  explicit GLA(Sizes dims) requires can_default<Spectrum, Taper> : GLA(dims, FreeSpectrum::unit(dims.heads())) {}
+  explicit GLA(Sizes dims) requires can_default<Spectrum, Taper>
+      : GLA(dims, FreeSpectrum::unit(dims.heads())) {}
   /// @throws ShapeError if the spectrum does not have H channels.
   explicit GLA(Sizes dims, const Spectrum& spectrum, const Taper& taper = Taper())
       : GLA(dims, spectrum, taper, Base::default_scale(dims)) {}

@@ -37,7 +37,7 @@ struct Terms {
   const Scalar* key;     ///< k [K]
   const Scalar* value;   ///< x [V]; the law's v is value_gain x
   Scalar value_gain;     ///< 1 unless set
-  Scalar decay;          ///< w, per head
+  Scalar decay;          ///< w, per head; 1 unless set
   const Scalar* decays;  ///< w [K], per channel
   const Scalar* a;       ///< a [K], where there is a correction
   const Scalar* b;       ///< b [K], rank one
@@ -83,7 +83,8 @@ class Block {
  public:
   Block(Scalar* scratch, Index tokens, Index key)
       : scratch_(scratch), tokens_(tokens), key_(key), stride_(padded<Scalar>(key)) {
-    for (Index i = 0; i < tokens; ++i) terms_[i].value_gain = 1;
+    constexpr Terms<Scalar> plain{nullptr, nullptr, nullptr, 1, 1, nullptr, nullptr, nullptr, 0};
+    for (Index i = 0; i < tokens; ++i) terms_[i] = plain;
   }
 
   /// Numbers of scratch that a block of `tokens` tokens needs.

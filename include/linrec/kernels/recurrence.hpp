@@ -34,6 +34,8 @@ struct PrefillOptions {
   Workspace* workspace = nullptr;  ///< kept by the caller; none: allocated for the call
 };
 
+/// Base of all kernels. A kernel is immutable, and may be used by any number of threads at once.
+/// Shapes: inputs and outputs are views [B, T, H, D], see the kernel; states S [K, V] a head.
 template <class Kernel, class Inputs_, class Scalar_, class Sizes, Law law>
 class Recurrence {
  public:
@@ -79,10 +81,11 @@ class Recurrence {
     validate(inputs, state, options.layout);
     Workspace own;
     Workspace& workspace = options.workspace != nullptr ? *options.workspace : own;
-    workspace.reserve(static_cast<Index>(executor.concurrency()), block_bytes());
-    // As few groups of heads as keep all workers busy: the rows of neighbouring heads share cache lines and
-    // pages.
     const Index heads = dims_.heads(), workers = static_cast<Index>(executor.concurrency());
+    if (workers < 1)
+      throw ValueError(message("executor: expected a concurrency of at least 1, got ", workers));
+    workspace.reserve(workers, block_bytes());
+    // As few groups of heads as keep all workers busy: neighbouring heads share cache lines and pages.
     const Index groups =
         std::min(heads, (workers + state.sequences()) / std::max<Index>(1, state.sequences()));
     const double cost =
