@@ -1,5 +1,6 @@
 #include "linrec/core/token_view.hpp"
 
+#include <limits>
 #include <numeric>
 #include <type_traits>
 #include <vector>
@@ -125,6 +126,16 @@ TEST_CASE("TokenView: no elements need no data") {
   CHECK(TokenView<float>().shape() == "[0, 0, 0, 0]");
   CHECK(TokenView<float>(nullptr, 0, T, H, D).size() == 0);
   CHECK(TokenView<const float>(nullptr, B, 0, H, D).tokens(1, 0).rows() == 0);
+}
+
+TEST_CASE("TokenView: sizes and slices beyond the range of an Index") {
+  float x = 0;
+  const Index huge = Index{1} << 32;
+  REQUIRE_THROWS_MATCHES(TokenView<float>(&x, huge, huge, huge, 1), ShapeError,
+                         message_contains("below 2^63"));
+  const TokenView<float> view(&x, 1, 1, 1, 1);
+  CHECK_THROWS_AS(view.slice(std::numeric_limits<Index>::max(), 1), ShapeError);
+  CHECK_THROWS_AS(view.slice(1, std::numeric_limits<Index>::max()), ShapeError);
 }
 
 TEST_CASE("TokenView: what it refuses") {

@@ -1,5 +1,6 @@
 // Bad input: the right error, a text that names the tensor, what was expected and what came, and nothing
 // changed.
+#include "linrec/kernels/linear_attention.hpp"
 #include "tests/catch.hpp"
 #include "tests/kernels/any_kernel.hpp"
 
@@ -124,6 +125,36 @@ TEST_CASE("outputs of a wrong shape") {
             "ShapeError: outputs: expected [B, T, H, D] = " + bracketed(right) + ", got " + bracketed(wrong));
     }
   }
+}
+
+TEST_CASE("outputs that overlap themselves") {
+  std::vector<double> x(2 * 3 * 2 * 4, 0.5), o(x.size(), 7);
+  const TokenView<const double> view(x.data(), 2, 3, 2, 4);
+  const LinearAttention<double> kernel(Dims<>(2, 4, 4));
+  auto state = kernel.initial_state(2);
+  const auto refused = [&](std::array<Index, 3> strides) {
+    return error_of([&] {
+      kernel.prefill({.q = view, .k = view, .v = view}, state,
+                     TokenView<double>(o.data(), {2, 3, 2, 4}, strides));
+    });
+  };
+  for (const std::array<Index, 3>& strides :
+       {std::array<Index, 3>{0, 8, 4}, {24, 0, 4}, {24, 8, 0}, {24, 8, 3}, {8, 8, 4}})
+    CHECK(refused(strides).starts_with("ShapeError: outputs: expected strides without overlap, got "));
+  CHECK(std::all_of(o.begin(), o.end(), [](double y) { return y == 7; }));
+  CHECK(state.position(0) == 0);
+  CHECK(refused({24, 4, 12}) == "nothing");  // heads before tokens
+}
+
+TEST_CASE("validate checks outputs on request") {
+  std::vector<double> x(4, 0.5), o(8);
+  const TokenView<const double> view(x.data(), 1, 1, 1, 4);
+  const LinearAttention<double> kernel(Dims<>(1, 4, 4));
+  const auto state = kernel.initial_state();
+  const LinearAttentionInputs<double> inputs{.q = view, .k = view, .v = view};
+  CHECK_NOTHROW(kernel.validate(inputs, state, TokenView<double>(o.data(), 1, 1, 1, 4)));
+  CHECK(error_of([&] { kernel.validate(inputs, state, TokenView<double>(o.data(), 1, 1, 2, 4)); }) ==
+        "ShapeError: outputs: expected [B, T, H, D] = [1, 1, 1, 4], got [1, 1, 2, 4]");
 }
 
 TEST_CASE("numbers that are no decays") {

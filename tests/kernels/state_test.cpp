@@ -116,16 +116,22 @@ TEST_CASE("State: positions of 64 bits") {
 TEST_CASE("State: what it refuses") {
   Double state(Dims<>(3, 4, 21), 2);
   const Double before = state;
-  REQUIRE_THROWS_MATCHES(state.position(2), ValueError, message_contains("sequence: expected 0 to 1, got 2"));
+  REQUIRE_THROWS_MATCHES(state.position(2), ValueError,
+                         message_contains("sequence: expected one of 2 counted from 0, got 2"));
   REQUIRE_THROWS_MATCHES(state.position(-1), ValueError,
-                         message_contains("sequence: expected 0 to 1, got -1"));
+                         message_contains("sequence: expected one of 2 counted from 0, got -1"));
   REQUIRE_THROWS_MATCHES(state.set_position(2, 0), ValueError, message_contains("got 2"));
   REQUIRE_THROWS_MATCHES(state.set_position(0, -1), ValueError,
-                         message_contains("position: expected at least 0, got -1"));
+                         message_contains("position: expected 0 to 2^53, got -1"));
+  REQUIRE_THROWS_MATCHES(state.set_position(0, (std::int64_t{1} << 53) + 1), ValueError,
+                         message_contains("position: expected 0 to 2^53, got 9007199254740993"));
+  // A size that no Index can hold.
+  const Index huge = Index{1} << 22;
+  REQUIRE_THROWS_MATCHES(Double(Dims<>(huge, huge, huge)), ShapeError, message_contains("below 2^63"));
   REQUIRE_THROWS_MATCHES(state.reset(2), ValueError, message_contains("got 2"));
   REQUIRE_THROWS_MATCHES(state.matrix(0, 3), ValueError, message_contains("head: expected 0 to 2, got 3"));
   REQUIRE_THROWS_MATCHES(state.matrix(2, 0), ValueError,
-                         message_contains("sequence: expected 0 to 1, got 2"));
+                         message_contains("sequence: expected one of 2 counted from 0, got 2"));
   REQUIRE_THROWS_MATCHES(state.set_matrix(0, -1, Eigen::MatrixXd::Zero(4, 21)), ValueError,
                          message_contains("head: expected 0 to 2, got -1"));
   REQUIRE_THROWS_MATCHES(state.set_matrix(0, 0, Eigen::MatrixXd::Zero(21, 4)), ShapeError,

@@ -1,4 +1,6 @@
 // What the position does to the decays: arXiv 2604.07658, position-adaptive scaling.
+#include "linrec/kernels/gla.hpp"
+#include "linrec/kernels/rwkv7.hpp"
 #include "linrec/policy/taper.hpp"
 
 #include "tests/catch.hpp"
@@ -26,7 +28,7 @@ struct Decay {
 
 std::vector<Decay> decays(double lambda, double alpha, bool single = false) {
   std::vector<Decay> all;
-  for (const Architecture a : {retnet, gla, mamba2, gated_delta_net, rwkv7}) {
+  for (const Architecture a : {retnet, gla, mamba2, gated_delta_net}) {
     Config c{.architecture = a, .H = 1, .G = 1, .K = 1, .V = 1, .single = single};
     c.log_rates = Eigen::ArrayXd::Constant(1, std::log(lambda) + (a == rwkv7 ? 0.5 : 0));
     c.taper = [alpha](const Eigen::ArrayXd&) { return Eigen::ArrayXd::Constant(1, alpha).eval(); };
@@ -85,7 +87,7 @@ TEST_CASE("a rate of 0 never decays, whatever the taper, and is no trouble for i
       [](const Eigen::ArrayXd& p) { return LearnedTaper(Eigen::ArrayXd::Zero(p.size() - 1)).exponents(p); }};
   constexpr double infinity = std::numeric_limits<double>::infinity();
   for (const bool single : {false, true})
-    for (const Architecture a : {retnet, gla, mamba2, gated_delta_net, rwkv7})
+    for (const Architecture a : {retnet, gla, mamba2, gated_delta_net})
       for (const Taper& taper : tapers) {
         Config config{.architecture = a, .H = 3, .G = 3, .K = 1, .V = 1, .single = single};
         config.log_rates = Eigen::ArrayXd{{0, -infinity, 1}};
@@ -108,6 +110,25 @@ TEST_CASE("a rate of 0 never decays, whatever the taper, and is no trouble for i
           CHECK(state->matrix(0, 0)(0, 0) >= 0);
         }
       }
+}
+
+TEST_CASE("a base logit of RWKV-7 is finite") {
+  for (const double w0 : {-std::numeric_limits<double>::infinity(), 1e39, -1e39}) {
+    const FreeSpectrum spectrum(Eigen::ArrayXd{{0, w0}});
+    CHECK_THROWS_AS(RWKV7<float>(Dims<>(2, 1, 1), spectrum), ValueError);
+  }
+  CHECK_NOTHROW(RWKV7<double>(Dims<>(2, 1, 1), FreeSpectrum(Eigen::ArrayXd{{0, -1e39}})));
+}
+
+TEST_CASE("a hard reset is one at a rate of 1e-37") {
+  std::vector<float> zero(1, 0.f), one(1, 1.f), reset(1, -std::numeric_limits<float>::infinity()), o(1);
+  const auto view = [](const std::vector<float>& x) { return TokenView<const float>(x.data(), 1, 1, 1, 1); };
+  const GLA<float> kernel(Dims<>(1, 1, 1), FreeSpectrum::from_rates(Eigen::ArrayXd::Constant(1, 1e-37)));
+  auto state = kernel.initial_state();
+  state.set_matrix(0, 0, Eigen::MatrixXd::Constant(1, 1, 1e20));
+  kernel.prefill({.q = view(one), .k = view(zero), .v = view(one), .gk = view(reset)}, state,
+                 {o.data(), 1, 1, 1, 1});
+  CHECK(state.matrix(0, 0)(0, 0) == 0);
 }
 
 TEST_CASE("a rate beyond the range of the scalar is no NaN where the gate is 0") {

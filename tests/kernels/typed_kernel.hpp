@@ -150,7 +150,8 @@ KernelPointer make_with_policies(const Config& c, const Taper& taper, Sizes dims
       return wrap<Mamba2<Scalar, FreeSpectrum, Taper, Sizes>>(dims, spectrum(), taper, c.mamba2_options);
     case Architecture::gated_delta_net: {
       using GatedDeltaNetKernel = GatedDeltaNet<Scalar, FreeSpectrum, Taper, Sizes>;
-      const GatedDeltaNetOptions options{.scale = c.scale, .qk_l2norm = c.qk_l2norm};
+      GatedDeltaNetOptions options{.qk_l2norm = c.qk_l2norm};
+      if (c.scale != 0) options.scale = c.scale;
       return plain ? wrap<GatedDeltaNetKernel>(dims, options)
                    : wrap<GatedDeltaNetKernel>(dims, spectrum(), taper, options);
     }

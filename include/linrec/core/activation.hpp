@@ -3,25 +3,26 @@
 
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 
 namespace linrec {
 
 /// log(1 + e^x) = max(x, 0) + log1p(e^-|x|).
-template <class Scalar>
+template <std::floating_point Scalar>
 Scalar softplus(Scalar x) {
   using std::abs, std::exp, std::log1p;
   return std::max(x, Scalar(0)) + log1p(exp(-abs(x)));
 }
 
 /// The x with softplus(x) = y, for y > 0:  y + log(1 - e^-y).  0 gives -inf.
-template <class Scalar>
+template <std::floating_point Scalar>
 Scalar softplus_inverse(Scalar y) {
   using std::expm1, std::log;
   return y + log(-expm1(-y));
 }
 
 /// 1 / (1 + e^-x); only e^-|x| is formed, so it never overflows.
-template <class Scalar>
+template <std::floating_point Scalar>
 Scalar sigmoid(Scalar x) {
   using std::abs, std::exp;
   const Scalar e = exp(-abs(x));
@@ -29,13 +30,13 @@ Scalar sigmoid(Scalar x) {
 }
 
 /// log(sigmoid(x)) = -softplus(-x).
-template <class Scalar>
+template <std::floating_point Scalar>
 Scalar log_sigmoid(Scalar x) {
   return -softplus(-x);
 }
 
 /// x sigmoid(x), the swish activation; its limit 0 at -inf.
-template <class Scalar>
+template <std::floating_point Scalar>
 Scalar silu(Scalar x) {
   const Scalar s = sigmoid(x);
   return s == 0 ? Scalar(0) : x * s;

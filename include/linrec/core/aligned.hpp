@@ -10,8 +10,8 @@ namespace linrec {
 
 inline constexpr std::size_t cache_line = 64;
 
-/// Allocator whose blocks start on a cache line. Eigen's own aligned allocator follows the -m
-/// flags, and two translation units that differ in them could not share a state.
+/// Allocator whose blocks start on a cache line, on every machine. Eigen's own aligned allocator follows
+/// the instruction set.
 template <class T>
 struct CacheAlignedAllocator {
   using value_type = T;

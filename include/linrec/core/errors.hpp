@@ -1,6 +1,7 @@
 // The error types, and how their texts are put together.
 #pragma once
 
+#include <locale>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -32,6 +33,7 @@ struct FormatError : Error {
 template <class First, class... Parts>
 std::string message(const First& first, const Parts&... parts) {
   std::ostringstream text;
+  text.imbue(std::locale::classic());
   text.precision(17);
   ((text << first) << ... << parts);
   return text.str();

@@ -33,7 +33,7 @@ class SequenceLayout {
       case Kind::dense:
         return;
       case Kind::mask:
-        if (static_cast<Index>(mask_.size()) != batch * tokens)
+        if (static_cast<Index>(mask_.size()) != checked_product({batch, tokens}))
           throw ShapeError(message("mask: expected [B, T] = [", batch, ", ", tokens, "] = ", batch * tokens,
                                    " entries, got ", mask_.size()));
         return;

@@ -9,6 +9,11 @@
 
 namespace linrec {
 
+/// "[B, T, H, D]" as numbers, for messages.
+inline std::string shape_text(const std::array<Index, 4>& e) {
+  return message("[", e[0], ", ", e[1], ", ", e[2], ", ", e[3], "]");
+}
+
 /// A tensor [B, T, H, D] that the caller owns: a pointer, four extents and three strides (in
 /// elements, for batch, token and head). The stride inside D is 1 by type. Numbers that come once
 /// a head, such as a step size or a gate, are a view with D = 1.
@@ -28,15 +33,18 @@ class TokenView {
 
   /// Contiguous, in the order [B, T, H, D].
   TokenView(Scalar* data, Index batch, Index tokens, Index heads, Index dim = 1)
-      : TokenView(data, {batch, tokens, heads, dim}, {tokens * heads * dim, heads * dim, dim}) {}
+      : TokenView(data, {batch, tokens, heads, dim},
+                  {checked_product({tokens, heads, dim}), checked_product({heads, dim}), dim}) {}
 
   /// Any strides, also 0 or negative ones.
-  /// @throws ShapeError if an extent is negative, ValueError if there are elements but no data.
+  /// @throws ShapeError if an extent is negative or the size overflows, ValueError if there are elements but
+  /// no data.
   TokenView(Scalar* data, std::array<Index, 4> extents, std::array<Index, 3> strides)
       : data_(data), extents_(extents), strides_(strides) {
     for (const Index extent : extents_)
       if (extent < 0) throw ShapeError(message("TokenView: expected extents of at least 0, got ", shape()));
-    if (data == nullptr && size() > 0)
+    const Index elements = checked_product({batch(), tokens(), heads(), dim()});
+    if (data == nullptr && elements > 0)
       throw ValueError(message("TokenView: expected data for the shape ", shape(), ", got a null pointer"));
   }
 
@@ -51,6 +59,7 @@ class TokenView {
   Index dim() const { return extents_[3]; }
   Index size() const { return batch() * tokens() * heads() * dim(); }
   const std::array<Index, 4>& extents() const { return extents_; }
+  const std::array<Index, 3>& strides() const { return strides_; }
 
   /// First of the D numbers of token t, head h in row b.
   Scalar* data(Index b, Index t, Index h) const {
@@ -63,15 +72,15 @@ class TokenView {
   Row at(Index b, Index t, Index h) const { return Row(data(b, t, h), dim()); }
   /// [T, D], all tokens of one head.
   Matrix tokens(Index b, Index h) const {
-    return Matrix(data(b, 0, h), tokens(), dim(), Eigen::OuterStride<>(strides_[1]));
+    return Matrix(size() > 0 ? data(b, 0, h) : data_, tokens(), dim(), Eigen::OuterStride<>(strides_[1]));
   }
   /// [H, D], all heads of one token.
   Matrix heads(Index b, Index t) const {
-    return Matrix(data(b, t, 0), heads(), dim(), Eigen::OuterStride<>(strides_[2]));
+    return Matrix(size() > 0 ? data(b, t, 0) : data_, heads(), dim(), Eigen::OuterStride<>(strides_[2]));
   }
   /// The tokens [first, first + count) of every row.
   TokenView slice(Index first, Index count) const {
-    if (first < 0 || count < 0 || first + count > tokens())
+    if (first < 0 || count < 0 || count > tokens() || first > tokens() - count)
       throw ShapeError(message("TokenView::slice: expected a part of ", tokens(), " tokens, got ", count,
                                " from ", first));
     TokenView part = *this;
@@ -82,9 +91,6 @@ class TokenView {
 
   /// "[B, T, H, D]" as numbers, for messages.
   std::string shape() const { return shape_text(extents_); }
-  static std::string shape_text(const std::array<Index, 4>& e) {
-    return message("[", e[0], ", ", e[1], ", ", e[2], ", ", e[3], "]");
-  }
 
  private:
   Scalar* data_ = nullptr;

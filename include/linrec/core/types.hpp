@@ -2,6 +2,8 @@
 #pragma once
 
 #include <Eigen/Core>
+#include <initializer_list>
+#include <limits>
 
 #include "linrec/core/errors.hpp"
 
@@ -13,6 +15,20 @@ using Index = Eigen::Index;
 /// Marks a size that is only known at run time.
 inline constexpr int Dynamic = Eigen::Dynamic;
 
+/// The product of extents of at least 0.
+/// @throws ShapeError if it is no Index.
+inline Index checked_product(std::initializer_list<Index> extents) {
+  Index product = 1;
+  for (const Index extent : extents) {
+    if (extent < 0) return 0;  // refused where the extents are checked
+    if (extent > 0 && product > std::numeric_limits<Index>::max() / extent)
+      throw ShapeError(
+          message("extents: expected a number of elements below 2^63, got more, at extent ", extent));
+    product *= extent;
+  }
+  return product;
+}
+
 /// Whether `size` agrees with the compile-time size `fixed`.
 constexpr bool fits(int fixed, Index size) { return fixed == Dynamic || fixed == size; }
 
@@ -22,6 +38,10 @@ constexpr bool fits(int fixed, Index size) { return fixed == Dynamic || fixed ==
 /// @throws ValueError if a size is below 1 or contradicts its template argument.
 template <int Heads = Dynamic, int Key = Dynamic, int Value = Dynamic>
 class Dims {
+  static_assert((Heads == Dynamic || Heads >= 1) && (Key == Dynamic || Key >= 1) &&
+                    (Value == Dynamic || Value >= 1),
+                "linrec: Dims needs sizes of at least 1, or linrec::Dynamic");
+
  public:
   static constexpr int fixed_key = Key;
 

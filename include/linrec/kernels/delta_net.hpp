@@ -22,8 +22,8 @@ class DeltaNet : public Recurrence<DeltaNet<Scalar, Sizes>, DeltaNetInputs<Scala
   friend Base;
 
  public:
-  explicit DeltaNet(Sizes dims) : DeltaNet(dims, Base::default_scale(dims)) {}
-  DeltaNet(Sizes dims, double scale) : Base(dims, scale) {}
+  /// @param scale none: K^-1/2.
+  explicit DeltaNet(Sizes dims, std::optional<double> scale = {}) : Base(dims, scale) {}
 
  private:
   template <class F>
@@ -31,7 +31,7 @@ class DeltaNet : public Recurrence<DeltaNet<Scalar, Sizes>, DeltaNetInputs<Scala
     this->for_each_qkv(in, f);
     f("beta", in.beta, 1, HeadSharing::none);
   }
-  void check_values(const typename Base::Inputs&, Index, Index, Index) const {}
+  void check_values(const typename Base::Inputs&, const TokenRun&) const {}
 
   void prepare(const typename Base::Inputs& in, const Segment& s, Block<Scalar>& block) const noexcept {
     for (Index i = 0; i < s.count; ++i) {

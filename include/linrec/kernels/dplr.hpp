@@ -34,8 +34,8 @@ class DPLR : public Recurrence<DPLR<Scalar, Sizes>, DPLRInputs<Scalar>, Scalar, 
     f("b", in.b, this->dims().key(), HeadSharing::groups);
     f("log_w", in.log_w, this->dims().key(), HeadSharing::groups);
   }
-  void check_values(const typename Base::Inputs& in, Index row, Index first, Index count) const {
-    this->check_log_decay("log_w", in.log_w, row, first, count);
+  void check_values(const typename Base::Inputs& in, const TokenRun& run) const {
+    check_log_decay("log_w", in.log_w, run);
   }
 
   void prepare(const typename Base::Inputs& in, const Segment& s, Block<Scalar>& block) const noexcept {

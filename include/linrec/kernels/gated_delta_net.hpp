@@ -19,9 +19,9 @@ struct GatedDeltaNetInputs {
 };
 
 struct GatedDeltaNetOptions {
-  double scale = 0;          ///< 0: K^-1/2
-  bool qk_l2norm = false;    ///< normalise q and k
-  double l2norm_eps = 1e-6;  ///< under the root
+  std::optional<double> scale = {};  ///< none: K^-1/2
+  bool qk_l2norm = false;            ///< normalise q and k
+  double l2norm_eps = 1e-6;          ///< under the root
 };
 
 /// @tparam Scalar float or double.
@@ -39,17 +39,17 @@ class GatedDeltaNet
   using Options = GatedDeltaNetOptions;
 
   /// The plain baseline: decays as they come.
-  explicit GatedDeltaNet(Sizes dims, const Options& options = {}) requires can_default<Spectrum, Taper>
+  explicit GatedDeltaNet(Sizes dims, const Options& options = {}) requires DefaultPolicies<Spectrum, Taper>
       : GatedDeltaNet(dims, FreeSpectrum::unit(dims.heads()), Taper(), options) {}
   /// @throws ShapeError if the spectrum does not have H channels, ValueError for bad options.
   GatedDeltaNet(Sizes dims, const Spectrum& spectrum, const Taper& taper = Taper(),
                 const Options& options = {})
-      : Base(dims, options.scale == 0 ? Base::default_scale(dims) : options.scale),
+      : Base(dims, options.scale),
         decay_(dims.heads(), spectrum, taper),
         qk_l2norm_(options.qk_l2norm),
         l2norm_eps_(static_cast<Scalar>(options.l2norm_eps)) {
-    if (!(options.l2norm_eps >= 0))
-      throw ValueError(message("l2norm_eps: expected at least 0, got ", options.l2norm_eps));
+    if (!(l2norm_eps_ > 0) || !std::isfinite(l2norm_eps_))
+      throw ValueError(message("l2norm_eps: expected a finite number > 0, got ", l2norm_eps_));
   }
 
  private:
@@ -61,8 +61,8 @@ class GatedDeltaNet
     f("g", in.g, 1, HeadSharing::none);
     f("beta", in.beta, 1, HeadSharing::none);
   }
-  void check_values(const typename Base::Inputs& in, Index row, Index first, Index count) const {
-    this->check_log_decay("g", in.g, row, first, count);
+  void check_values(const typename Base::Inputs& in, const TokenRun& run) const {
+    check_log_decay("g", in.g, run);
   }
 
   void prepare(const typename Base::Inputs& in, const Segment& s, Block<Scalar>& block) const noexcept {
@@ -70,7 +70,7 @@ class GatedDeltaNet
     decay_.fill(s, decay);
     // A rate of 0 holds against a hard reset too: 0 times -inf must not be NaN.
     for (Index i = 0; i < s.count; ++i)
-      decay[i] *= std::max(static_cast<double>(*this->at(in.g, s, i)), std::numeric_limits<double>::lowest());
+      if (decay[i] != 0) decay[i] *= static_cast<double>(*this->at(in.g, s, i));
     exp_padded(decay.at, s.count);
     for (Index i = 0; i < s.count; ++i) {
       Terms<Scalar>& t = block[i];

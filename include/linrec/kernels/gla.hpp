@@ -29,12 +29,12 @@ class GLA : public Recurrence<GLA<Scalar, Spectrum, Taper, Sizes>, GLAInputs<Sca
   static constexpr bool tapered = HeadDecay<Taper>::tapered;
 
   /// The plain baseline: decays as they come.
-  explicit GLA(Sizes dims) requires can_default<Spectrum, Taper>
+  explicit GLA(Sizes dims) requires DefaultPolicies<Spectrum, Taper>
       : GLA(dims, FreeSpectrum::unit(dims.heads())) {}
+  /// @param scale none: K^-1/2.
   /// @throws ShapeError if the spectrum does not have H channels.
-  explicit GLA(Sizes dims, const Spectrum& spectrum, const Taper& taper = Taper())
-      : GLA(dims, spectrum, taper, Base::default_scale(dims)) {}
-  GLA(Sizes dims, const Spectrum& spectrum, const Taper& taper, double scale)
+  explicit GLA(Sizes dims, const Spectrum& spectrum, const Taper& taper = Taper(),
+               std::optional<double> scale = {})
       : Base(dims, scale), decay_(dims.heads(), spectrum, taper) {}
 
  private:
@@ -43,31 +43,26 @@ class GLA : public Recurrence<GLA<Scalar, Spectrum, Taper, Sizes>, GLAInputs<Sca
     this->for_each_qkv(in, f);
     f("gk", in.gk, this->dims().key(), HeadSharing::groups);
   }
-  void check_values(const typename Base::Inputs& in, Index row, Index first, Index count) const {
-    this->check_log_decay("gk", in.gk, row, first, count);
+  void check_values(const typename Base::Inputs& in, const TokenRun& run) const {
+    check_log_decay("gk", in.gk, run);
   }
 
   void prepare(const typename Base::Inputs& in, const Segment& s, Block<Scalar>& block) const noexcept {
+    constexpr double highest = static_cast<double>(std::numeric_limits<Scalar>::max());
     PerToken rates;
     decay_.fill(s, rates);
     for (Index i = 0; i < s.count; ++i) {
       this->set_qkv(block, in, s, i);
       Scalar* decays = block.copy(i, Row::decays, this->at(in.gk, s, i));
-      scale_decays(decays, block.key(), static_cast<Scalar>(std::min(rates[i], highest)));
+      const Scalar rate = static_cast<Scalar>(std::min(rates[i], highest));
+      // A rate of 0 holds against a hard reset too: 0 times -inf must not be NaN.
+      if (rate == 0)
+        std::fill_n(decays, padded<Scalar>(block.key()), Scalar(0));
+      else
+        scale_padded(decays, block.key(), rate);
       exp_padded(decays, block.key());
       block[i].decays = decays;
     }
-  }
-
-  static constexpr double highest = static_cast<double>(std::numeric_limits<Scalar>::max());
-
-  /// A rate of 0 holds against a hard reset too: 0 times -inf must not be NaN.
-  static void scale_decays(Scalar* row, Index n, Scalar rate) noexcept {
-    using namespace Eigen::internal;
-    using Packet = typename Lanes<Scalar>::Packet;
-    const Packet factor = pset1<Packet>(rate), lowest = pset1<Packet>(std::numeric_limits<Scalar>::lowest());
-    transform_packets(
-        row, n, [&](const Packet& gk, Index) LINREC_INLINE_LAMBDA { return pmul(pmax(gk, lowest), factor); });
   }
 
   HeadDecay<Taper> decay_;

@@ -15,7 +15,7 @@ namespace linrec {
 
 /// A kernel whose decays are inputs can be made without naming its policies.
 template <class Spectrum, class Taper>
-concept can_default = std::same_as<Spectrum, FreeSpectrum> && std::default_initializable<Taper>;
+concept DefaultPolicies = std::same_as<Spectrum, FreeSpectrum> && std::default_initializable<Taper>;
 
 /// The table of rates of a kernel with one decay a head.
 template <class Taper>

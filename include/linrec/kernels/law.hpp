@@ -1,7 +1,7 @@
 // The one law of linrec. For each head, with a state S [K, V]:
 //
 //   S_t = diag(w_t) S_{t-1} + b_t (a_t^T S_{t-1}) + k_t v_t^T
-//   o_t = scale S_t^T q_t  [ + D v ]
+//   o_t = scale S_t^T q_t  [ + D x ]
 //
 // What differs between architectures is the shape of the decay and of the correction. Both are
 // compile-time traits, so that what an architecture does not have costs nothing.

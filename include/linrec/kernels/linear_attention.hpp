@@ -21,15 +21,15 @@ class LinearAttention : public Recurrence<LinearAttention<Scalar, Sizes>, Linear
   friend Base;
 
  public:
-  explicit LinearAttention(Sizes dims) : LinearAttention(dims, Base::default_scale(dims)) {}
-  LinearAttention(Sizes dims, double scale) : Base(dims, scale) {}
+  /// @param scale none: K^-1/2.
+  explicit LinearAttention(Sizes dims, std::optional<double> scale = {}) : Base(dims, scale) {}
 
  private:
   template <class F>
   void for_each_input(const typename Base::Inputs& in, F&& f) const {
     this->for_each_qkv(in, f);
   }
-  void check_values(const typename Base::Inputs&, Index, Index, Index) const {}
+  void check_values(const typename Base::Inputs&, const TokenRun&) const {}
 
   void prepare(const typename Base::Inputs& in, const Segment& s, Block<Scalar>& block) const noexcept {
     for (Index i = 0; i < s.count; ++i) this->set_qkv(block, in, s, i);

@@ -62,13 +62,13 @@ class Mamba2 : public Recurrence<Mamba2<Scalar, Spectrum, Taper, Sizes>, Mamba2I
     f("B", in.B, this->dims().key(), HeadSharing::groups);
     f("C", in.C, this->dims().key(), HeadSharing::groups);
   }
-  void check_values(const typename Base::Inputs& in, Index row, Index first, Index count) const {
+  void check_values(const typename Base::Inputs& in, const TokenRun& run) const {
     if (options_.dt_softplus || options_.dt_min > 0 || (options_.dt_bias != 0).any())
-      this->check_each("dt", in.dt, row, first, count, "a number below infinity",
-                       [](Scalar x) { return x <= std::numeric_limits<Scalar>::max(); });
+      check_each("dt", in.dt, run, "a number below infinity",
+                 [](Scalar x) { return x <= std::numeric_limits<Scalar>::max(); });
     else
-      this->check_each("dt", in.dt, row, first, count, "a finite step size of at least 0",
-                       [](Scalar x) { return (x >= 0) & (x <= std::numeric_limits<Scalar>::max()); });
+      check_each("dt", in.dt, run, "a finite step size of at least 0",
+                 [](Scalar x) { return (x >= 0) & (x <= std::numeric_limits<Scalar>::max()); });
   }
 
   void prepare(const typename Base::Inputs& in, const Segment& s, Block<Scalar>& block) const noexcept {
@@ -91,6 +91,7 @@ class Mamba2 : public Recurrence<Mamba2<Scalar, Spectrum, Taper, Sizes>, Mamba2I
     if (D.rows() != heads || (D.cols() != 1 && D.cols() != width))
       throw ShapeError(message("D: expected [H, 1] or [H, P] = [", heads, ", ", width, "], got [", D.rows(),
                                ", ", D.cols(), "]"));
+    if (!D.allFinite()) throw ValueError("D: expected finite numbers, got infinity or NaN");
     skip_.assign(static_cast<std::size_t>(heads * stride), Scalar(0));
     for (Index h = 0; h < heads; ++h)
       for (Index j = 0; j < width; ++j)

@@ -4,22 +4,25 @@
 // Recurrence<Kernel, Inputs, Scalar, Sizes, law>, where Inputs is a struct of its tensors as TokenViews, and
 // has
 //   for_each_input(inputs, f) const                  calls f(name, view, dim, HeadSharing) for each tensor
-//   check_values(inputs, row, first, count) const    throws ValueError for decays that are none
+//   check_values(inputs, run) const                  throws ValueError for decays that are none
 //   prepare(inputs, segment, block) const noexcept   fills block[i] for the tokens of the segment
 // and, where it applies,
 //   static constexpr bool tapered                    true if prepare needs segment.log_t
-//   skip(h) const                                    D of a head [V], padded to whole cache lines, for o + D
-//   v
+//   skip(h) const                                    D of a head [V], padded to whole cache lines,
+//                                                    for o + D x with x the value before its gain
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cassert>
 #include <cmath>
-#include <string_view>
+#include <optional>
+#include <string>
 
 #include "linrec/core/executor.hpp"
 #include "linrec/core/sequence_layout.hpp"
-#include "linrec/core/token_view.hpp"
 #include "linrec/core/workspace.hpp"
+#include "linrec/kernels/input_checks.hpp"
 #include "linrec/kernels/panel_scan.hpp"
 #include "linrec/kernels/state.hpp"
 
@@ -54,7 +57,7 @@ class Recurrence {
   /// Zero states at position 0.
   State initial_state(Index sequences = 1) const { return State(dims_, sequences); }
 
-  /// Checks all that `prefill` checks, and changes nothing.
+  /// Checks inputs and state as `prefill` does, and changes nothing.
   /// @throws ShapeError, ValueError naming the tensor, what was expected and what came.
   void validate(const Inputs& inputs, const State& state, const SequenceLayout& layout = {}) const {
     const auto [batch, tokens] = check_shapes(inputs);
@@ -66,19 +69,27 @@ class Recurrence {
           message("state: expected ", layout.sequences(batch), " sequences, got ", state.sequences()));
     for (Index s = 0; s < state.sequences(); ++s)
       layout.for_each_run(s, tokens, [&](Index row, Index first, Index count) {
-        kernel().check_values(inputs, row, first, count);
+        kernel().check_values(inputs, TokenRun{row, first, count});
       });
+  }
+  /// Checks the outputs, too: their shape, and that no two of them share memory.
+  void validate(const Inputs& inputs, const State& state, const Output& outputs,
+                const SequenceLayout& layout = {}) const {
+    validate(inputs, state, layout);
+    const auto [batch, tokens] = check_shapes(inputs);
+    check_shape("outputs", outputs, {batch, tokens, dims_.heads(), dims_.value()});
+    check_no_overlap("outputs", outputs);
   }
 
   /// Runs many tokens: reads the inputs [B, T, ...], moves the states on and writes the outputs
   /// [B, T, H, V]. Bitwise equal to `step` token by token, however a sequence is split.
   /// Allocates only through the workspace. Outputs must not overlap inputs.
-  /// @throws as validate, before any state or output changes.
+  /// @throws as validate, before any state or output changes. If the executor itself throws, state and
+  /// outputs are unspecified.
   template <Executor E = SerialExecutor>
   void prefill(const Inputs& inputs, State& state, const Output& outputs, const PrefillOptions& options = {},
                const E& executor = {}) const {
-    check_output(inputs, outputs);
-    validate(inputs, state, options.layout);
+    validate(inputs, state, outputs, options.layout);
     Workspace own;
     Workspace& workspace = options.workspace != nullptr ? *options.workspace : own;
     const Index heads = dims_.heads(), workers = static_cast<Index>(executor.concurrency());
@@ -86,10 +97,12 @@ class Recurrence {
       throw ValueError(message("executor: expected a concurrency of at least 1, got ", workers));
     workspace.reserve(workers, block_bytes());
     // As few groups of heads as keep all workers busy: neighbouring heads share cache lines and pages.
-    const Index groups =
-        std::min(heads, (workers + state.sequences()) / std::max<Index>(1, state.sequences()));
-    const double cost =
-        4.0 * static_cast<double>(outputs.tokens() * heads / groups * dims_.key() * dims_.value());
+    const Index sequences = std::max<Index>(1, state.sequences());
+    const Index groups = std::min(heads, (workers + sequences - 1) / sequences);
+    const double flops = law.correction == Correction::none ? 4 : 8;
+    const double cost = flops * static_cast<double>(dims_.key() * dims_.value()) *
+                        static_cast<double>(outputs.batch() * outputs.tokens() * heads) /
+                        static_cast<double>(sequences * groups);
     executor.for_each(state.sequences() * groups, cost, [&](Index item, Index worker) {
       const Index sequence = item / groups, group = item % groups;
       run_heads(inputs, state, outputs, options.layout, sequence, group * heads / groups,
@@ -103,7 +116,7 @@ class Recurrence {
   /// Runs one token of each of B sequences: inputs [B, 1, ...], outputs [B, 1, H, V]. Allocates and
   /// checks nothing; call `validate` once on inputs that are new.
   void step(const Inputs& inputs, State& state, const Output& outputs) const noexcept {
-    assert(outputs.tokens() == 1 && outputs.batch() == state.sequences());
+    assert(fits_step(inputs, state, outputs) && "step: shapes do not fit; validate() says which");
     for (Index b = 0; b < state.sequences(); ++b) {
       run_tokens(inputs, Segment{b, 0, 0, 1, state.position(b), nullptr}, 0, dims_.heads(), b, state, outputs,
                  state.scratch());
@@ -112,12 +125,12 @@ class Recurrence {
   }
 
  protected:
-  Recurrence(Sizes dims, double scale) : dims_(dims), scale_(static_cast<Scalar>(scale)) {
-    if (!std::isfinite(scale)) throw ValueError(message("scale: expected a finite number, got ", scale));
+  /// @param scale none: K^-1/2.
+  Recurrence(Sizes dims, std::optional<double> scale)
+      : dims_(dims),
+        scale_(static_cast<Scalar>(scale ? *scale : 1 / std::sqrt(static_cast<double>(dims.key())))) {
+    if (!std::isfinite(scale_)) throw ValueError(message("scale: expected a finite number, got ", scale_));
   }
-
-  /// K^-1/2
-  static double default_scale(const Sizes& dims) { return 1 / std::sqrt(static_cast<double>(dims.key())); }
 
   /// What the head of the segment reads of `view`, whose heads may be groups, for its token i.
   const Scalar* at(const Input& view, const Segment& s, Index i) const {
@@ -140,31 +153,6 @@ class Recurrence {
 
   /// No skip term, unless the kernel has its own.
   const Scalar* skip(Index) const { return nullptr; }
-
-  /// @throws ValueError at the first number of the run for which `legal` is false.
-  template <class Legal>
-  static void check_each(std::string_view name, const Input& view, Index row, Index first, Index count,
-                         const char* expected, Legal legal) {
-    for (Index t = first; t < first + count; ++t)
-      for (Index h = 0; h < view.heads(); ++h) {
-        const Scalar* x = view.data(row, t, h);
-        unsigned illegal = 0;
-        for (Index i = 0; i < view.dim(); ++i)
-          illegal |= static_cast<unsigned>(!legal(x[i]));  // no branch: vectorised
-        if (illegal == 0) continue;
-        Index i = 0;
-        while (legal(x[i])) ++i;
-        throw ValueError(
-            message(name, "[", row, ", ", t, ", ", h, ", ", i, "]: expected ", expected, ", got ", x[i]));
-      }
-  }
-  /// Log-decays are at most 0; -inf is a hard reset.
-  static void check_log_decay(std::string_view name, const Input& view, Index row, Index first, Index count) {
-    check_each(name, view, row, first, count, "a log-decay of at most 0", [](Scalar x) { return x <= 0; });
-  }
-  static void check_no_nan(std::string_view name, const Input& view, Index row, Index first, Index count) {
-    check_each(name, view, row, first, count, "a number", [](Scalar x) { return x == x; });
-  }
 
  private:
   struct Extents {
@@ -192,15 +180,16 @@ class Recurrence {
     });
     return extents;
   }
-  void check_output(const Inputs& inputs, const Output& outputs) const {
-    const auto [batch, tokens] = check_shapes(inputs);
-    check_shape("outputs", outputs, {batch, tokens, dims_.heads(), dims_.value()}, "");
-  }
-  static void check_shape(const char* name, const Input& view, const std::array<Index, 4>& expected,
-                          const char* remark) {
-    if (view.extents() != expected)
-      throw ShapeError(message(name, ": expected [B, T, H, D] = ", Input::shape_text(expected), remark,
-                               ", got ", view.shape()));
+  /// Whether one step may be taken, for debug builds.
+  bool fits_step(const Inputs& inputs, const State& state, const Output& outputs) const noexcept {
+    const std::array<Index, 4> expected{state.sequences(), 1, dims_.heads(), dims_.value()};
+    bool fits = state.dims() == dims_ && outputs.extents() == expected;
+    kernel().for_each_input(inputs, [&](const char*, const Input& view, Index dim, HeadSharing sharing) {
+      const bool heads = sharing == HeadSharing::none ? view.heads() == dims_.heads()
+                                                      : view.heads() > 0 && dims_.heads() % view.heads() == 0;
+      fits = fits && heads && view.batch() == state.sequences() && view.tokens() == 1 && view.dim() == dim;
+    });
+    return fits;
   }
 
   /// Heads [begin, end) of one sequence, block by block.

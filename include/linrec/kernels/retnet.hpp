@@ -35,12 +35,12 @@ class RetNet : public Recurrence<RetNet<Scalar, Spectrum, Taper, Sizes>, RetNetI
   static constexpr bool tapered = HeadDecay<Taper>::tapered;
 
   /// RetNet as published.
-  explicit RetNet(Sizes dims) requires can_default<Spectrum, Taper>
+  explicit RetNet(Sizes dims) requires DefaultPolicies<Spectrum, Taper>
       : RetNet(dims, retention_spectrum(dims.heads())) {}
+  /// @param scale none: K^-1/2.
   /// @throws ShapeError if the spectrum does not have H channels.
-  explicit RetNet(Sizes dims, const Spectrum& spectrum, const Taper& taper = Taper())
-      : RetNet(dims, spectrum, taper, Base::default_scale(dims)) {}
-  RetNet(Sizes dims, const Spectrum& spectrum, const Taper& taper, double scale)
+  explicit RetNet(Sizes dims, const Spectrum& spectrum, const Taper& taper = Taper(),
+                  std::optional<double> scale = {})
       : Base(dims, scale), decay_(dims.heads(), spectrum, taper) {}
 
  private:
@@ -48,7 +48,7 @@ class RetNet : public Recurrence<RetNet<Scalar, Spectrum, Taper, Sizes>, RetNetI
   void for_each_input(const typename Base::Inputs& in, F&& f) const {
     this->for_each_qkv(in, f);
   }
-  void check_values(const typename Base::Inputs&, Index, Index, Index) const {}
+  void check_values(const typename Base::Inputs&, const TokenRun&) const {}
 
   void prepare(const typename Base::Inputs& in, const Segment& s, Block<Scalar>& block) const noexcept {
     PerToken decay;

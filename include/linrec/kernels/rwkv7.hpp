@@ -34,14 +34,18 @@ class RWKV7 : public Recurrence<RWKV7<Scalar, Spectrum, Taper, Sizes>, RWKV7Inpu
   static constexpr bool tapered = !std::same_as<Taper, NoTaper>;
 
   /// The plain baseline: w_logit is the whole logit.
-  explicit RWKV7(Sizes dims) requires can_default<Spectrum, Taper>
+  explicit RWKV7(Sizes dims) requires DefaultPolicies<Spectrum, Taper>
       : RWKV7(dims, FreeSpectrum::unit(dims.heads() * dims.key())) {}
-  /// @throws ShapeError if the spectrum does not have H K channels.
+  /// @throws ShapeError if the spectrum does not have H K channels, ValueError if a w0 is not finite.
   explicit RWKV7(Sizes dims, const Spectrum& spectrum, const Taper& taper = Taper()) : Base(dims, 1) {
+    constexpr double largest = static_cast<double>(std::numeric_limits<Scalar>::max());
     const Eigen::ArrayXd w0 = log_rates_of(spectrum);
     if (w0.size() != dims.heads() * dims.key())
       throw ShapeError(message("spectrum: expected one channel a key channel, H K = ",
                                dims.heads() * dims.key(), ", got ", w0.size()));
+    for (Index i = 0; i < w0.size(); ++i)
+      if (!(std::abs(w0[i]) <= largest))
+        throw ValueError(message("spectrum: expected finite logits w0, got ", w0[i], " for channel ", i));
     fill_rows(w0, w0_);
     if constexpr (tapered)
       fill_rows(exponents_of(taper, w0.unaryExpr([](double x) { return log_sigmoid(x); })), exponents_);
@@ -57,8 +61,8 @@ class RWKV7 : public Recurrence<RWKV7<Scalar, Spectrum, Taper, Sizes>, RWKV7Inpu
     f("iclr", in.iclr, this->dims().key(), HeadSharing::none);
     f("w_logit", in.w_logit, this->dims().key(), HeadSharing::none);
   }
-  void check_values(const typename Base::Inputs& in, Index row, Index first, Index count) const {
-    this->check_no_nan("w_logit", in.w_logit, row, first, count);
+  void check_values(const typename Base::Inputs& in, const TokenRun& run) const {
+    check_no_nan("w_logit", in.w_logit, run);
   }
 
   void prepare(const typename Base::Inputs& in, const Segment& s, Block<Scalar>& block) const noexcept {

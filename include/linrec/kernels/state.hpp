@@ -1,6 +1,7 @@
 // State: all that a recurrence remembers of the sequences of a batch, and how far each has come.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -17,7 +18,7 @@ namespace linrec {
 /// S is key-major: S = sum k v^T. Mamba-2's h and RWKV-7's S are the transpose of it; `matrix(b, h)`
 /// and `set_matrix(b, h, S)` convert at the boundary, and are the only way that callers should use.
 /// Storage: for each head, panels of one cache line of V, each [K, lanes] and contiguous; lanes beyond V
-/// are padding. The layout does not depend on compiler flags, but it is not part of the interface.
+/// are padding. The layout is the same for every instruction set, but it is not part of the interface.
 template <class Scalar_, class Sizes = Dims<>>
 class State {
  public:
@@ -25,11 +26,13 @@ class State {
   using Matrix = Eigen::Matrix<Scalar, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   static constexpr Index lanes = Lanes<Scalar>::size;
 
-  /// @throws ValueError if `sequences` is negative. 0 sequences are legal.
+  /// @throws ValueError if `sequences` is negative, ShapeError if the size overflows. 0 sequences are legal.
   explicit State(Sizes dims, Index sequences = 1) : dims_(dims) {
     if (sequences < 0) throw ValueError(message("sequences: expected at least 0, got ", sequences));
     positions_.assign(static_cast<std::size_t>(sequences), 0);
-    numbers_.assign(static_cast<std::size_t>(sequences * dims_.heads() * head_size()), Scalar(0));
+    numbers_.assign(static_cast<std::size_t>(checked_product(
+                        {sequences, dims_.heads(), dims_.key(), padded<Scalar>(dims_.value())})),
+                    Scalar(0));
     scratch_.assign(static_cast<std::size_t>(Block<Scalar>::scratch_size(1, dims_.key())), Scalar(0));
   }
 
@@ -39,10 +42,11 @@ class State {
 
   /// Tokens that sequence b has seen; its next token has the position t = position(b) + 1.
   std::int64_t position(Index b) const { return positions_[checked_sequence(b)]; }
-  /// @throws ValueError if the position is negative.
+  /// @throws ValueError if the position is not in [0, 2^53]: beyond, t is not exact in double.
   void set_position(Index b, std::int64_t position) {
     const std::size_t i = checked_sequence(b);
-    if (position < 0) throw ValueError(message("position: expected at least 0, got ", position));
+    if (position < 0 || position > (std::int64_t{1} << 53))
+      throw ValueError(message("position: expected 0 to 2^53, got ", position));
     positions_[i] = position;
   }
 
@@ -97,7 +101,7 @@ class State {
   }
   std::size_t checked_sequence(Index b) const {
     if (b < 0 || b >= sequences())
-      throw ValueError(message("sequence: expected 0 to ", sequences() - 1, ", got ", b));
+      throw ValueError(message("sequence: expected one of ", sequences(), " counted from 0, got ", b));
     return static_cast<std::size_t>(b);
   }
   void check_head(Index b, Index h) const {

@@ -27,6 +27,11 @@ inline void check_rate_range(Index channels, double slowest, double fastest) {
     throw ValueError(message("fastest: expected a finite rate of at least ", slowest, ", got ", fastest));
 }
 
+inline void check_positive(const char* name, double x) {
+  if (!(x > 0) || !std::isfinite(x))
+    throw ValueError(message(name, ": expected a finite number > 0, got ", x));
+}
+
 /// N numbers from first to last; N = 1 gives the first.
 inline Eigen::ArrayXd evenly_spaced(Index n, double first, double last) {
   Eigen::ArrayXd x(n);
@@ -64,11 +69,14 @@ inline Eigen::ArrayXd random_log_rates(Index channels, double slowest, double fa
 
 /// PoST Mamba-2: log A from rates 1/(T dt) to 1/dt, so that dt A spans 1/T to 1.
 inline Eigen::ArrayXd mamba2_initial_log_rates(Index heads, double train_length, double base_dt) {
+  detail::check_positive("train_length", train_length);
+  detail::check_positive("base_dt", base_dt);
   return geometric_log_rates(heads, 1 / (train_length * base_dt), 1 / base_dt);
 }
 
 /// PoST Gated DeltaNet: log A from rates 1 to T.
 inline Eigen::ArrayXd gated_delta_net_initial_log_rates(Index heads, double train_length) {
+  detail::check_positive("train_length", train_length);
   return geometric_log_rates(heads, 1, train_length);
 }
 
@@ -85,6 +93,9 @@ inline Eigen::ArrayXd rwkv7_initial_logits(Index channels, double train_length) 
 }
 
 /// The dt bias whose softplus is base_dt.
-inline double dt_bias_for(double base_dt) { return softplus_inverse(base_dt); }
+inline double dt_bias_for(double base_dt) {
+  detail::check_positive("base_dt", base_dt);
+  return softplus_inverse(base_dt);
+}
 
 }  // namespace linrec

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <concepts>
 #include <limits>
+#include <utility>
 
 #include "linrec/core/activation.hpp"
 #include "linrec/core/types.hpp"
@@ -52,8 +53,9 @@ class FreeSpectrum {
   Eigen::ArrayXd log_rates_;
 };
 
-/// Rates that are ordered by construction: channel 1 is the slowest, and no gap can collapse,
-/// whatever an optimiser does to theta and delta (arXiv 2604.07658, spectral reparameterization).
+/// Rates that are ordered by construction: channel 1 is the slowest, and each gap is a softplus, which is
+/// positive whatever an optimiser does to theta and delta (as far as the sum has digits for it) (arXiv
+/// 2604.07658, spectral reparameterization).
 class PostSpectrum {
  public:
   /// @param theta p_1.
@@ -67,6 +69,8 @@ class PostSpectrum {
       if (!std::isfinite(delta_[k]))
         throw ValueError(message("delta[", k, "]: expected a finite number, got ", delta_[k]));
       log_rates_[k + 1] = log_rates_[k] + softplus(delta_[k]);
+      if (!std::isfinite(log_rates_[k + 1]))
+        throw ValueError(message("delta[", k, "]: expected a finite sum of gaps, got ", delta_[k]));
     }
   }
 
@@ -90,6 +94,7 @@ class PostSpectrum {
   template <class Inverse>
   static PostSpectrum invert(const Eigen::ArrayXd& p, Inverse inverse) {
     if (p.size() < 1) throw ShapeError("log_rates: expected at least 1 rate, got 0");
+    if (!std::isfinite(p[0])) throw ValueError(message("log_rates[0]: expected a finite number, got ", p[0]));
     Eigen::ArrayXd delta(p.size() - 1);
     for (Index k = 0; k + 1 < p.size(); ++k) {
       if (!(p[k + 1] > p[k]))

@@ -18,6 +18,7 @@
 #include <cmath>
 #include <concepts>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "linrec/core/activation.hpp"
