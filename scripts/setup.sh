@@ -47,7 +47,24 @@ has_header benchmark/benchmark.h || need libbenchmark-dev "Google Benchmark"
 if $want_demo; then has_tool gnuplot || need gnuplot-nox "gnuplot"; fi
 if $want_ci; then has_tool clang++ || need clang "clang++ 14 or newer"; fi
 
-if ((${#packages[@]} == 0)); then exit 0; fi
+# Whether version $1 is at least $2.
+at_least() { [[ $(printf '%s\n' "$2" "$1" | sort -V | head -n 1) == "$2" ]]; }
+old() {
+  echo "linrec's build needs $1 or newer, and this machine has $2." >&2
+  exit 1
+}
+check_versions() {
+  local gxx cmake
+  gxx=$(g++ -dumpfullversion)
+  at_least "$gxx" 11 || old "g++ 11" "$gxx"
+  cmake=$(cmake --version | sed -n 's/^cmake version \([0-9.]*\).*/\1/p')
+  at_least "$cmake" 3.22 || old "CMake 3.22" "$cmake"
+}
+
+if ((${#packages[@]} == 0)); then
+  check_versions
+  exit 0
+fi
 
 give_up() {
   {
@@ -80,3 +97,4 @@ if ! install_all; then
     give_up "The installation failed. Needed:"
   }
 fi
+check_versions

@@ -80,6 +80,15 @@ struct Lanes {
   }
 };
 
+/// Asks for the cache line at an address to come into the second-level cache. Any address is legal.
+EIGEN_ALWAYS_INLINE void prefetch_line(const void* address) {
+#if defined(__GNUC__) || defined(__clang__)
+  __builtin_prefetch(address, 0, 2);
+#else
+  Eigen::internal::prefetch(static_cast<const char*>(address));
+#endif
+}
+
 /// n rounded up to whole cache lines.
 template <class Scalar>
 constexpr Index padded(Index n) {

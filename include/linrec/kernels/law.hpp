@@ -52,6 +52,7 @@ struct Segment {
   Index row, head, first, count;  ///< tokens [first, first + count) of a row of the batch
   std::int64_t position;          ///< tokens that the sequence saw before
   const double* log_t;            ///< log of the position of each token, for kernels with a taper
+  Index following;                ///< tokens of the block that comes next, to be fetched meanwhile
 };
 
 /// Numbers of a block, one a token, as whole cache lines.

@@ -151,6 +151,34 @@ EIGEN_ALWAYS_INLINE Strip<Scalar, width> sweep(const Panels<Scalar>& panels, con
   return output.total();
 }
 
+/// Rows of the caller's tensors that the next block will need. They are asked for little by little while this
+/// block runs: the rows of one head lie too far apart for the hardware to foresee them.
+class Ahead {
+ public:
+  void set_tokens(Index tokens) { tokens_ = tokens; }
+  /// One row a token, of `bytes` bytes, `stride` bytes apart.
+  void add(const void* first, Index stride, Index bytes) {
+    if (size_ < capacity) rows_[size_++] = {static_cast<const char*>(first), stride, bytes};
+  }
+  /// Asks for the share of strip p of `strips` in the rows of token i.
+  EIGEN_ALWAYS_INLINE void fetch(Index i, Index p, Index strips) const {
+    if (i >= tokens_) return;
+    constexpr Index line = static_cast<Index>(cache_line);
+    for (Index r = 0; r < size_; ++r)
+      for (Index offset = p * line; offset < rows_[r].bytes; offset += strips * line)
+        prefetch_line(rows_[r].first + i * rows_[r].stride + offset);
+  }
+
+ private:
+  struct Rows {
+    const char* first;
+    Index stride, bytes;
+  };
+  static constexpr Index capacity = 8;
+  Rows rows_[static_cast<std::size_t>(capacity)];
+  Index size_ = 0, tokens_ = 0;
+};
+
 /// How the results of a strip reach the caller: o = scale S^T q + skip x.
 template <class Scalar>
 struct Output {
@@ -164,13 +192,15 @@ struct Output {
 /// Runs the `count` tokens of a block over a strip of panels, whose first column is `column`.
 template <Law law, Index width, class Scalar>
 EIGEN_ALWAYS_INLINE void scan_strip(const Panels<Scalar>& panels, const Block<Scalar>& block, Index count,
-                                    Index column, const Output<Scalar>& out) {
+                                    Index column, const Output<Scalar>& out, const Ahead& ahead, Index strip,
+                                    Index strips) {
   using L = Lanes<Scalar>;
   using S = Strip<Scalar, width>;
   constexpr bool corrected = law.correction != Correction::none;
   S r = S::zero();
   if constexpr (corrected) r = read<Scalar, width>(panels, block[0].a);
   for (Index i = 0; i < count; ++i) {
+    ahead.fetch(i, strip, strips);
     const Terms<Scalar>& t = block[i];
     const S x = S::load_columns(t.value + column, out.columns);
     S u = L::broadcast(t.value_gain) * x;

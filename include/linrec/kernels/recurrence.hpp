@@ -118,8 +118,8 @@ class Recurrence {
   void step(const Inputs& inputs, State& state, const Output& outputs) const noexcept {
     assert(fits_step(inputs, state, outputs) && "step: shapes do not fit; validate() says which");
     for (Index b = 0; b < state.sequences(); ++b) {
-      run_tokens(inputs, Segment{b, 0, 0, 1, state.position(b), nullptr}, 0, dims_.heads(), b, state, outputs,
-                 state.scratch());
+      run_tokens(inputs, Segment{b, 0, 0, 1, state.position(b), nullptr, 0}, 0, dims_.heads(), b, state,
+                 outputs, state.scratch());
       state.advance(b, 1);
     }
   }
@@ -203,8 +203,9 @@ class Recurrence {
     layout.for_each_run(sequence, outputs.tokens(), [&](Index row, Index first, Index count) {
       for (Index done = 0; done < count; done += block_tokens) {
         const Index n = std::min(block_tokens, count - done);
-        run_tokens(inputs, Segment{row, begin, first + done, n, position, nullptr}, begin, end, sequence,
-                   state, outputs, scratch);
+        const Index following = std::min(block_tokens, count - done - n);
+        run_tokens(inputs, Segment{row, begin, first + done, n, position, nullptr, following}, begin, end,
+                   sequence, state, outputs, scratch);
         position += n;
       }
     });
@@ -225,17 +226,35 @@ class Recurrence {
                                    const Output& outputs, Scalar* scratch) const noexcept {
     Block<Scalar> block(scratch, segment.count, dims_.key());
     kernel().prepare(inputs, segment, block);
+    const detail::Ahead ahead = rows_ahead(inputs, segment, outputs);
     constexpr Index width = detail::strip_width<Scalar>;
     Index p = 0;
     for (; p + width <= state.panels(); p += width)
-      run_strip<width>(segment, block, sequence, p, state, outputs);
-    for (; p < state.panels(); ++p) run_strip<1>(segment, block, sequence, p, state, outputs);
+      run_strip<width>(segment, block, sequence, p, state, outputs, ahead);
+    for (; p < state.panels(); ++p) run_strip<1>(segment, block, sequence, p, state, outputs, ahead);
+  }
+
+  /// What the head of the segment will touch in the block that follows.
+  detail::Ahead rows_ahead(const Inputs& inputs, const Segment& segment,
+                           const Output& outputs) const noexcept {
+    detail::Ahead ahead;
+    if (segment.following == 0) return ahead;
+    ahead.set_tokens(segment.following);
+    constexpr Index bytes = static_cast<Index>(sizeof(Scalar));
+    const auto add = [&](const Input& view) {
+      const Scalar* next = at(view, segment, segment.count);
+      ahead.add(next, view.strides()[1] * bytes, view.dim() * bytes);
+    };
+    kernel().for_each_input(inputs, [&](const char*, const Input& view, Index, HeadSharing) { add(view); });
+    add(outputs);
+    return ahead;
   }
 
   /// `width` panels from panel p on.
   template <Index width>
   EIGEN_ALWAYS_INLINE void run_strip(const Segment& segment, const Block<Scalar>& block, Index sequence,
-                                     Index p, State& state, const Output& outputs) const noexcept {
+                                     Index p, State& state, const Output& outputs,
+                                     const detail::Ahead& ahead) const noexcept {
     const Index column = p * State::lanes;
     const Scalar* skip = kernel().skip(segment.head);
     Scalar* output = outputs.data(segment.row, segment.first, segment.head);
@@ -246,7 +265,12 @@ class Recurrence {
     detail::scan_strip<law, width>(
         panels, block, segment.count, column,
         detail::Output<Scalar>{scale_, skip == nullptr ? nullptr : skip + column, output + column, stride,
-                               std::min(width * State::lanes, dims_.value() - column)});
+                               std::min(width * State::lanes, dims_.value() - column)},
+        ahead, p / detail::strip_width<Scalar>, strip_count(state.panels()));
+  }
+
+  static constexpr Index strip_count(Index panels) {
+    return (panels + detail::strip_width<Scalar> - 1) / detail::strip_width<Scalar>;
   }
 
   Sizes dims_;
