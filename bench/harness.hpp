@@ -109,8 +109,7 @@ void add_variant(const std::string& kernel, const std::string& shape, const std:
 }
 
 /// All variants of a kernel at H x K x V: float and double, without and with a taper, sizes known at run time
-/// or
-/// ("/fixed") at compile time. make_subject is called as operator()<Scalar, Taper>(dims).
+/// or ("/fixed") at compile time. make_subject is called as operator()<Scalar, Taper>(dims).
 template <int H, int K, int V, class MakeSubject>
 void add(const std::string& kernel, const std::string& shape, MakeSubject make_subject) {
   const auto variant = [&]<class Scalar, class Taper>() {

@@ -1,8 +1,7 @@
 // Recurrence: prefill, step and validate for every kernel, written once.
 //
 // A kernel says how its inputs become the terms of the law (law.hpp). It derives from
-// Recurrence<Kernel, Inputs, Scalar, Sizes, law>, where Inputs is a struct of its tensors as TokenViews, and
-// has
+// Recurrence<Kernel, Inputs, Scalar, Sizes, law>, with Inputs a struct of its tensors as TokenViews, and has
 //   for_each_input(inputs, f) const                  calls f(name, view, dim, HeadSharing) for each tensor
 //   check_values(inputs, run) const                  throws ValueError for decays that are none
 //   prepare(inputs, segment, block) const noexcept   fills block[i] for the tokens of the segment

@@ -5,15 +5,14 @@
 #pragma once
 
 #include "linrec/kernels/head_decay.hpp"
+#include "linrec/kernels/linear_attention.hpp"
 #include "linrec/kernels/recurrence.hpp"
 
 namespace linrec {
 
+/// q, k, v as in linear attention.
 template <class Scalar>
-struct RetNetInputs {
-  TokenView<const Scalar> q, k;  ///< [B, T, G, K]; H heads, or groups G that divide H
-  TokenView<const Scalar> v;     ///< [B, T, G, V]
-};
+using RetNetInputs = LinearAttentionInputs<Scalar>;
 
 /// RetNet's own decays, gamma_h = 1 - 2^(-5-h) for h = 0, 1, ...: the rates are -log gamma_h.
 inline FreeSpectrum retention_spectrum(Index heads) {

@@ -1,9 +1,9 @@
 // RWKV-7 (arXiv 2503.14456, eq. 15-17), the recurrence of its time mixing, transposed to S [K, V]:
 //   S_t = diag(w_t) S_{t-1} + b_t (a_t^T S_{t-1}) + k_t v_t^T        o_t = S_t^T r_t
 //   a = -kk,  b = kk iclr,  kk = kk_raw / max(|kk_raw|, 1e-12),  w = exp(-exp(-1/2) sigmoid(w0 + w_logit))
-// w0 is the spectrum, one channel for each of the H K key
-// channels, zero unless given (then w_logit is the whole logit). With a taper the logit becomes
-// w0 + w_logit - alpha log t, alpha taken from the log-rates log_sigmoid(w0) (arXiv 2604.07658).
+// w0 is the spectrum, one channel for each of the H K key channels; where it is not given it is zero, and
+// w_logit is the whole logit. With a taper the logit becomes w0 + w_logit - alpha log t, alpha taken from the
+// log-rates log_sigmoid(w0) (arXiv 2604.07658).
 #pragma once
 
 #include "linrec/kernels/head_decay.hpp"

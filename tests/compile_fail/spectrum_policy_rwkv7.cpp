@@ -1,5 +1,5 @@
 // expect: a spectrum policy needs the member
-#include "linrec/kernels/gla.hpp"
+#include "linrec/kernels/rwkv7.hpp"
 
 struct NotASpectrum {};
 
@@ -9,8 +9,8 @@ int main() {
   const Spectrum spectrum;
 #else
   using Spectrum = linrec::FreeSpectrum;
-  const Spectrum spectrum = Spectrum::unit(2);
+  const Spectrum spectrum = Spectrum::unit(8);
 #endif
-  const linrec::GLA<float, Spectrum> kernel(linrec::Dims<>(2, 4, 8), spectrum);
+  const linrec::RWKV7<float, Spectrum> kernel(linrec::Dims<>(2, 4, 8), spectrum);
   return static_cast<int>(kernel.scale());
 }
