@@ -112,6 +112,18 @@ class Recurrence {
                                   [&](Index, Index, Index count) { state.advance(s, count); });
   }
 
+  /// Numbers of scratch memory that `run` needs, on a cache line.
+  Index scratch_size() const { return Block<Scalar>::scratch_size(block_tokens, dims_.key()); }
+  /// As prefill, for callers whose tensors fit by construction, such as layers: checks nothing and allocates
+  /// nothing. Decays that prefill would refuse follow the rules of IEEE arithmetic.
+  void run(const Inputs& inputs, State& state, const Output& outputs, const SequenceLayout& layout,
+           Scalar* scratch) const noexcept {
+    for (Index s = 0; s < state.sequences(); ++s) {
+      run_heads(inputs, state, outputs, layout, s, 0, dims_.heads(), scratch);
+      layout.for_each_run(s, outputs.tokens(), [&](Index, Index, Index count) { state.advance(s, count); });
+    }
+  }
+
   /// Runs one token of each of B sequences: inputs [B, 1, ...], outputs [B, 1, H, V]. Allocates and
   /// checks nothing; call `validate` once on inputs that are new.
   void step(const Inputs& inputs, State& state, const Output& outputs) const noexcept {
@@ -159,9 +171,7 @@ class Recurrence {
   };
 
   const Kernel& kernel() const { return static_cast<const Kernel&>(*this); }
-  std::size_t block_bytes() const {
-    return sizeof(Scalar) * static_cast<std::size_t>(Block<Scalar>::scratch_size(block_tokens, dims_.key()));
-  }
+  std::size_t block_bytes() const { return sizeof(Scalar) * static_cast<std::size_t>(scratch_size()); }
   static std::string text(const Sizes& d) {
     return message("[", d.heads(), ", ", d.key(), ", ", d.value(), "]");
   }

@@ -1,0 +1,116 @@
+// Layer: validate, prefill and step for every layer, written once.
+//
+// A layer derives from Layer<Derived, Scalar> and has
+//   Index width() const                        D, of the inputs and outputs
+//   const LayerStateShape& state_shape() const
+//   Index scratch_size(Index rows) const       numbers of scratch memory that forward needs
+//   void forward(rows, x, y, state, scratch) const noexcept
+//                                              the tokens of a chunk: reads x [n, D], writes y [n, D] (which
+//                                              may be x), moves the state on
+// forward must treat every row by itself, so that any split of a sequence gives the same bits.
+#pragma once
+
+#include <cassert>
+#include <cstring>
+
+#include "linrec/core/token_view.hpp"
+#include "linrec/core/workspace.hpp"
+#include "linrec/kernels/input_checks.hpp"
+#include "linrec/kernels/recurrence.hpp"
+#include "linrec/layers/layer_state.hpp"
+#include "linrec/layers/rows.hpp"
+
+namespace linrec {
+
+/// The columns of a chunk as heads, [1, n, heads, dim].
+template <class Scalar>
+TokenView<Scalar> as_heads(const Rows<Scalar>& rows, Index heads) {
+  return {rows.data, {1, rows.count, heads, rows.width / heads}, {0, rows.stride, rows.width / heads}};
+}
+
+/// Base of all layers. A layer is immutable, and may be used by any number of threads at once. Inputs and
+/// outputs are views [B, T, 1, D]; the outputs may be the inputs, but must not overlap them otherwise.
+/// NaN follows the rules of IEEE arithmetic, and stays in its own sequence.
+template <class Derived, class Scalar_>
+class Layer {
+ public:
+  using Scalar = Scalar_;
+  using State = LayerState<Scalar>;
+  using Input = TokenView<const Scalar>;
+  using Output = TokenView<Scalar>;
+
+  /// Zero states at position 0.
+  State initial_state(Index sequences = 1) const {
+    return State(layer().state_shape(), sequences, buffer_size(std::min(sequences, chunk_rows)));
+  }
+
+  /// Checks what prefill checks, and changes nothing.
+  /// @throws ShapeError naming the tensor, what was expected and what came.
+  void validate(const Input& x, const State& state, const Output& y,
+                const SequenceLayout& layout = {}) const {
+    check_shape("x", x, {x.batch(), x.tokens(), 1, layer().width()});
+    layout.check(x.batch(), x.tokens());
+    check_shape("y", y, {x.batch(), x.tokens(), 1, layer().width()});
+    check_no_overlap("y", y);
+    check_state(state, layout.sequences(x.batch()));
+  }
+
+  /// Runs many tokens. However a sequence is split, every bit is the same. Allocates only through the
+  /// workspace.
+  /// @throws as validate, before the state or an output changes.
+  void prefill(const Input& x, State& state, const Output& y, const PrefillOptions& options = {}) const {
+    validate(x, state, y, options.layout);
+    Workspace own;
+    Workspace& workspace = options.workspace != nullptr ? *options.workspace : own;
+    workspace.reserve(1, sizeof(Scalar) * static_cast<std::size_t>(buffer_size(chunk_rows)));
+    run(x, state, y, options.layout, workspace.template block<Scalar>(0));
+  }
+
+  /// Runs one token of each of B sequences, x and y [B, 1, 1, D]. Allocates and checks nothing; call
+  /// `validate` once on what is new.
+  void step(const Input& x, State& state, const Output& y) const noexcept {
+    assert(x.extents() == (std::array<Index, 4>{state.sequences(), 1, 1, layer().width()}) &&
+           y.extents() == x.extents() && state.shape() == layer().state_shape() &&
+           "step: shapes do not fit; validate() says which");
+    run(x, state, y, {}, state.scratch());
+  }
+
+ protected:
+  void check_state(const State& state, Index sequences) const {
+    if (!(state.shape() == layer().state_shape()))
+      throw ShapeError(message("state: expected that of ", layer().state_shape().text(), ", got that of ",
+                               state.shape().text()));
+    if (state.sequences() != sequences)
+      throw ShapeError(message("state: expected ", sequences, " sequences, got ", state.sequences()));
+  }
+
+ private:
+  const Derived& layer() const { return static_cast<const Derived&>(*this); }
+
+  /// The gathered inputs, then what forward needs.
+  Index buffer_size(Index rows) const {
+    Arena<Scalar> arena;
+    arena.rows(rows, layer().width());
+    return arena.used() + layer().scratch_size(rows);
+  }
+
+  void run(const Input& x, State& state, const Output& y, const SequenceLayout& layout,
+           Scalar* memory) const noexcept {
+    const Index tokens = x.tokens(), width = layer().width();
+    for (Index s = 0; s < state.sequences(); ++s)
+      layout.for_each_padding(s, tokens, [&](Index row, Index first, Index count) {
+        for (Index t = first; t < first + count; ++t) y.at(row, t, 0).setZero();
+      });
+    state.packer().for_each_chunk(layout, tokens, [&](const PackedRows& rows) {
+      Arena<Scalar> arena(memory);
+      const Rows<Scalar> buffer = arena.rows(rows.count(), width);
+      for (Index i = 0; i < rows.count(); ++i)
+        std::copy_n(x.data(rows.token(i) / tokens, rows.token(i) % tokens, 0), width, buffer[i]);
+      layer().forward(rows, buffer, buffer, state, memory + arena.used());
+      for (Index i = 0; i < rows.count(); ++i)
+        std::copy_n(buffer[i], width, y.data(rows.token(i) / tokens, rows.token(i) % tokens, 0));
+    });
+  }
+};
+
+}  // namespace linrec

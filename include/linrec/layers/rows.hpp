@@ -1,0 +1,118 @@
+// Rows: the tokens of a chunk as a matrix in scratch memory, and elementwise maths on its rows.
+//
+// Everything here treats one row like any other, whatever lies beside it, so that a token's result does not
+// depend on the tokens that are processed with it: step and prefill agree in every bit.
+#pragma once
+
+#include <array>
+
+#include "linrec/core/simd.hpp"
+
+namespace linrec {
+
+/// `count` rows of `width` numbers, `stride` apart, in memory of somebody else.
+template <class Scalar>
+struct Rows {
+  Scalar* data = nullptr;
+  Index count = 0, width = 0, stride = 0;
+
+  Scalar* operator[](Index i) const { return data + i * stride; }
+  /// The columns [first, first + width) of all rows.
+  Rows columns(Index first, Index columns) const {
+    return {data == nullptr ? nullptr : data + first, count, columns, stride};
+  }
+  operator Rows<const Scalar>() const requires(!std::is_const_v<Scalar>) {
+    return {data, count, width, stride};
+  }
+};
+
+/// Hands out parts of a block of scratch memory, each on a cache line. Without memory it only counts, so that
+/// the same code that lays out buffers tells how much they need.
+template <class Scalar>
+class Arena {
+ public:
+  explicit Arena(Scalar* memory = nullptr) : memory_(memory) {}
+
+  Scalar* take(Index count) {
+    Scalar* part = memory_ == nullptr ? nullptr : memory_ + used_;
+    used_ += padded<Scalar>(count);
+    return part;
+  }
+  Rows<Scalar> rows(Index count, Index width) {
+    constexpr Index line = Lanes<Scalar>::size;
+    // Rows that are a power of two apart would evict each other from the first-level cache.
+    const Index stride = padded<Scalar>(width) + (padded<Scalar>(width) % (8 * line) == 0 ? line : 0);
+    return {take(count * stride), count, width, stride};
+  }
+  Index used() const { return used_; }
+
+ private:
+  Scalar* memory_;
+  Index used_ = 0;
+};
+
+/// The first n numbers of a packet; the others are 0.
+template <class Scalar>
+inline typename Lanes<Scalar>::Packet load_part_packet(const Scalar* from, Index n) {
+  constexpr Index size = Lanes<Scalar>::packet_size;
+  Scalar numbers[static_cast<std::size_t>(size)] = {};
+  for (Index j = 0; j < std::min(n, size); ++j) numbers[j] = from[j];
+  return Eigen::internal::ploadu<typename Lanes<Scalar>::Packet>(numbers);
+}
+
+/// y[i] = f(x[i]...) for n numbers at any address, packet by packet; the last packet is filled up with 0.
+/// y may be one of the x.
+template <class Scalar, class F, class... Inputs>
+EIGEN_ALWAYS_INLINE void map_packets(Index n, Scalar* y, F&& f, const Inputs*... x) {
+  using namespace Eigen::internal;
+  using Packet = typename Lanes<Scalar>::Packet;
+  constexpr Index size = Lanes<Scalar>::packet_size;
+  Index i = 0;
+  for (; i + size <= n; i += size) pstoreu(y + i, f(ploadu<Packet>(x + i)...));
+  if (i == n) return;
+  Scalar numbers[static_cast<std::size_t>(size)];
+  pstoreu(numbers, f(load_part_packet(x + i, n - i)...));
+  for (Index j = 0; i + j < n; ++j) y[i + j] = numbers[j];
+}
+
+/// sum_i x[i] y[i] of n numbers at any address, always in the same order.
+template <class Scalar>
+inline Scalar dot_packets(Index n, const Scalar* x, const Scalar* y) {
+  using namespace Eigen::internal;
+  using Packet = typename Lanes<Scalar>::Packet;
+  constexpr Index size = Lanes<Scalar>::packet_size;
+  Packet sum = pset1<Packet>(Scalar(0));
+  Index i = 0;
+  for (; i + size <= n; i += size) sum = pmadd(ploadu<Packet>(x + i), ploadu<Packet>(y + i), sum);
+  if (i < n) sum = pmadd(load_part_packet(x + i, n - i), load_part_packet(y + i, n - i), sum);
+  return predux(sum);
+}
+
+/// sum_i x[i], likewise.
+template <class Scalar>
+inline Scalar sum_packets(Index n, const Scalar* x) {
+  using namespace Eigen::internal;
+  using Packet = typename Lanes<Scalar>::Packet;
+  constexpr Index size = Lanes<Scalar>::packet_size;
+  Packet sum = pset1<Packet>(Scalar(0));
+  Index i = 0;
+  for (; i + size <= n; i += size) sum = padd(sum, ploadu<Packet>(x + i));
+  if (i < n) sum = padd(sum, load_part_packet(x + i, n - i));
+  return predux(sum);
+}
+
+/// 1 / (1 + e^-x)
+template <class Packet>
+EIGEN_ALWAYS_INLINE Packet sigmoid_packet(const Packet& x) {
+  using namespace Eigen::internal;
+  const Packet one = pset1<Packet>(typename unpacket_traits<Packet>::type(1));
+  return pdiv(one, padd(one, exp_normal(pnegate(x))));
+}
+
+/// x sigmoid(x)
+template <class Packet>
+EIGEN_ALWAYS_INLINE Packet silu_packet(const Packet& x) {
+  return Eigen::internal::pmul(x, sigmoid_packet(x));
+}
+
+}  // namespace linrec
