@@ -1,6 +1,7 @@
 // RWKV-7 (arXiv 2503.14456, eq. 15-17), the recurrence of its time mixing, transposed to S [K, V]:
 //   S_t = diag(w_t) S_{t-1} + b_t (a_t^T S_{t-1}) + k_t v_t^T        o_t = S_t^T r_t
-//   a = -kk,  b = kk iclr,  kk = kk_raw / max(|kk_raw|, 1e-12),  w = exp(-exp(-1/2) sigmoid(w0 + w_logit))
+//   a = -kk,  b = kk iclr,  kk = kk_raw / max(sqrt(|kk_raw|^2 + eps), 1e-12),  w = exp(-exp(-1/2) sigmoid(w0
+//   + w_logit))
 // w0 is the spectrum, one channel for each of the H K key channels; where it is not given it is zero, and
 // w_logit is the whole logit. With a taper the logit becomes w0 + w_logit - alpha log t, alpha taken from the
 // log-rates log_sigmoid(w0) (arXiv 2604.07658).
@@ -20,6 +21,10 @@ struct RWKV7Inputs {
   TokenView<const Scalar> w_logit;  ///< [B, T, H, K], decay logit; any number or infinity
 };
 
+struct RWKV7Options {
+  double kk_eps = 0;  ///< under the root of the norm of kk; fla's layers have 1e-6, the published models 0
+};
+
 /// @tparam Scalar float or double.
 /// @tparam Spectrum, Taper policies (linrec/policy), one channel a key channel; the p are the logits w0.
 /// @tparam Sizes Dims<Heads, Key, Value>, fixed or dynamic.
@@ -32,12 +37,18 @@ class RWKV7 : public Recurrence<RWKV7<Scalar, Spectrum, Taper, Sizes>, RWKV7Inpu
 
  public:
   static constexpr bool tapered = !std::same_as<Taper, NoTaper>;
+  using Options = RWKV7Options;
 
   /// The plain baseline: w_logit is the whole logit.
-  explicit RWKV7(Sizes dims) requires DefaultPolicies<Spectrum, Taper>
-      : RWKV7(dims, FreeSpectrum::unit(dims.heads() * dims.key())) {}
-  /// @throws ShapeError if the spectrum does not have H K channels, ValueError if a w0 is not finite.
-  explicit RWKV7(Sizes dims, const Spectrum& spectrum, const Taper& taper = Taper()) : Base(dims, 1) {
+  explicit RWKV7(Sizes dims, const Options& options = {}) requires DefaultPolicies<Spectrum, Taper>
+      : RWKV7(dims, FreeSpectrum::unit(dims.heads() * dims.key()), Taper(), options) {}
+  /// @throws ShapeError if the spectrum does not have H K channels, ValueError if a w0 is not finite or an
+  /// option is bad.
+  explicit RWKV7(Sizes dims, const Spectrum& spectrum, const Taper& taper = Taper(),
+                 const Options& options = {})
+      : Base(dims, 1), kk_eps_(static_cast<Scalar>(options.kk_eps)) {
+    if (!(options.kk_eps >= 0) || !std::isfinite(options.kk_eps))
+      throw ValueError(message("kk_eps: expected a finite number of at least 0, got ", options.kk_eps));
     constexpr double largest = static_cast<double>(std::numeric_limits<Scalar>::max());
     const Eigen::ArrayXd w0 = log_rates_of(spectrum);
     if (w0.size() != dims.heads() * dims.key())
@@ -100,7 +111,8 @@ class RWKV7 : public Recurrence<RWKV7<Scalar, Spectrum, Taper, Sizes>, RWKV7Inpu
     const Index key = block.key();
     Scalar* a = block.copy(i, Row::a, this->at(in.kk, s, i));
     Scalar* b = block.copy(i, Row::b, this->at(in.iclr, s, i));
-    const Scalar norm = std::max(std::sqrt(squared_norm_padded(a, key)), static_cast<Scalar>(1e-12));
+    const Scalar norm =
+        std::max(std::sqrt(squared_norm_padded(a, key) + kk_eps_), static_cast<Scalar>(1e-12));
     scale_padded(a, key, -1 / norm);
     transform_packets(b, key, [&](const Packet& iclr, Index j) LINREC_INLINE_LAMBDA {
       return pnegate(pmul(iclr, pload<Packet>(a + j)));
@@ -118,6 +130,7 @@ class RWKV7 : public Recurrence<RWKV7<Scalar, Spectrum, Taper, Sizes>, RWKV7Inpu
         rows[static_cast<std::size_t>(h * stride + i)] = static_cast<Scalar>(channels[h * key + i]);
   }
 
+  Scalar kk_eps_;
   AlignedVector<Scalar> w0_, exponents_;
 };
 

@@ -28,6 +28,18 @@ TokenView<Scalar> as_heads(const Rows<Scalar>& rows, Index heads) {
   return {rows.data, {1, rows.count, heads, rows.width / heads}, {0, rows.stride, rows.width / heads}};
 }
 
+/// The tokens of a chunk, from the batch and back.
+template <class Scalar>
+void gather(const PackedRows& rows, const TokenView<const Scalar>& x, const Rows<Scalar>& to) noexcept {
+  for (Index i = 0; i < rows.count(); ++i)
+    std::copy_n(x.data(rows.token(i) / x.tokens(), rows.token(i) % x.tokens(), 0), to.width, to[i]);
+}
+template <class Scalar>
+void scatter(const PackedRows& rows, const Rows<Scalar>& from, const TokenView<Scalar>& y) noexcept {
+  for (Index i = 0; i < rows.count(); ++i)
+    std::copy_n(from[i], from.width, y.data(rows.token(i) / y.tokens(), rows.token(i) % y.tokens(), 0));
+}
+
 /// Base of all layers. A layer is immutable, and may be used by any number of threads at once. Inputs and
 /// outputs are views [B, T, 1, D]; the outputs may be the inputs, but must not overlap them otherwise.
 /// NaN follows the rules of IEEE arithmetic, and stays in its own sequence.
@@ -59,20 +71,13 @@ class Layer {
   /// workspace.
   /// @throws as validate, before the state or an output changes.
   void prefill(const Input& x, State& state, const Output& y, const PrefillOptions& options = {}) const {
-    validate(x, state, y, options.layout);
-    Workspace own;
-    Workspace& workspace = options.workspace != nullptr ? *options.workspace : own;
-    workspace.reserve(1, sizeof(Scalar) * static_cast<std::size_t>(buffer_size(chunk_rows)));
-    run(x, state, y, options.layout, workspace.template block<Scalar>(0));
+    prefill_chunks(x, state, y, options, forward_to(state));
   }
 
   /// Runs one token of each of B sequences, x and y [B, 1, 1, D]. Allocates and checks nothing; call
   /// `validate` once on what is new.
   void step(const Input& x, State& state, const Output& y) const noexcept {
-    assert(x.extents() == (std::array<Index, 4>{state.sequences(), 1, 1, layer().width()}) &&
-           y.extents() == x.extents() && state.shape() == layer().state_shape() &&
-           "step: shapes do not fit; validate() says which");
-    run(x, state, y, {}, state.scratch());
+    step_chunks(x, state, y, forward_to(state));
   }
 
  protected:
@@ -84,8 +89,30 @@ class Layer {
       throw ShapeError(message("state: expected ", sequences, " sequences, got ", state.sequences()));
   }
 
+  /// prefill and step, with f(rows, x, y, scratch) in the place of forward.
+  template <class F>
+  void prefill_chunks(const Input& x, State& state, const Output& y, const PrefillOptions& options,
+                      F&& f) const {
+    validate(x, state, y, options.layout);
+    Workspace own;
+    Workspace& workspace = options.workspace != nullptr ? *options.workspace : own;
+    workspace.reserve(1, sizeof(Scalar) * static_cast<std::size_t>(buffer_size(chunk_rows)));
+    run(x, state, y, options.layout, workspace.template block<Scalar>(0), f);
+  }
+  template <class F>
+  void step_chunks(const Input& x, State& state, const Output& y, F&& f) const noexcept {
+    assert(x.extents() == (std::array<Index, 4>{state.sequences(), 1, 1, layer().width()}) &&
+           y.extents() == x.extents() && state.shape() == layer().state_shape() &&
+           "step: shapes do not fit; validate() says which");
+    run(x, state, y, {}, state.scratch(), f);
+  }
+
  private:
   const Derived& layer() const { return static_cast<const Derived&>(*this); }
+  auto forward_to(State& state) const {
+    return [this, &state](const PackedRows& rows, const Rows<Scalar>& x, const Rows<Scalar>& y,
+                          Scalar* scratch) { layer().forward(rows, x, y, state, scratch); };
+  }
 
   /// The gathered inputs, then what forward needs.
   Index buffer_size(Index rows) const {
@@ -94,8 +121,9 @@ class Layer {
     return arena.used() + layer().scratch_size(rows);
   }
 
-  void run(const Input& x, State& state, const Output& y, const SequenceLayout& layout,
-           Scalar* memory) const noexcept {
+  template <class F>
+  void run(const Input& x, State& state, const Output& y, const SequenceLayout& layout, Scalar* memory,
+           F& f) const noexcept {
     const Index tokens = x.tokens(), width = layer().width();
     for (Index s = 0; s < state.sequences(); ++s)
       layout.for_each_padding(s, tokens, [&](Index row, Index first, Index count) {
@@ -104,11 +132,9 @@ class Layer {
     state.packer().for_each_chunk(layout, tokens, [&](const PackedRows& rows) {
       Arena<Scalar> arena(memory);
       const Rows<Scalar> buffer = arena.rows(rows.count(), width);
-      for (Index i = 0; i < rows.count(); ++i)
-        std::copy_n(x.data(rows.token(i) / tokens, rows.token(i) % tokens, 0), width, buffer[i]);
-      layer().forward(rows, buffer, buffer, state, memory + arena.used());
-      for (Index i = 0; i < rows.count(); ++i)
-        std::copy_n(buffer[i], width, y.data(rows.token(i) / tokens, rows.token(i) % tokens, 0));
+      gather(rows, x, buffer);
+      f(rows, buffer, buffer, memory + arena.used());
+      scatter(rows, buffer, y);
     });
   }
 };
