@@ -65,6 +65,10 @@ class Parameter {
     return part;
   }
 
+  /// The same numbers with another shape.
+  /// @throws ShapeError if it has another number of elements.
+  Parameter reshaped(std::vector<Index> shape) const { return {data_, size(), std::move(shape), owner_}; }
+
   /// The numbers in double, for tables that are built once.
   Eigen::ArrayXd to_double() const {
     Eigen::ArrayXd numbers(size());

@@ -24,6 +24,7 @@ class SequenceLayout {
   static SequenceLayout with_mask(std::span<const std::uint8_t> mask) { return {Kind::mask, {}, mask}; }
   static SequenceLayout packed(std::span<const Index> offsets) { return {Kind::packed, offsets, {}}; }
 
+  bool is_packed() const { return kind_ == Kind::packed; }
   /// Number of sequences, which is the number of sequences a state must have.
   Index sequences(Index batch) const { return kind_ == Kind::packed ? count() - 1 : batch; }
 

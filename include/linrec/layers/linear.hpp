@@ -39,10 +39,10 @@ EIGEN_DONT_INLINE void linear_tile(const Scalar* x, Index x_stride, const Scalar
   using namespace Eigen::internal;
   using Packet = typename Lanes<Scalar>::Packet;
   constexpr Index size = Lanes<Scalar>::packet_size;
-  Packet sums[R][O];
+  Packet sums[static_cast<std::size_t>(R)][static_cast<std::size_t>(O)];
   repeat<R * O>([&](auto k) LINREC_INLINE_LAMBDA { sums[k / O][k % O] = pset1<Packet>(Scalar(0)); });
   const auto accumulate = [&](const auto& load_x, const auto& load_w) LINREC_INLINE_LAMBDA {
-    Packet xs[R];
+    Packet xs[static_cast<std::size_t>(R)];
     repeat<R>([&](auto r) LINREC_INLINE_LAMBDA { xs[r] = load_x(r); });
     repeat<O>([&](auto o) LINREC_INLINE_LAMBDA {
       const Packet weight = load_w(o);

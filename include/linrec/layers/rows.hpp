@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <utility>
 
 #include "linrec/core/simd.hpp"
 
@@ -75,6 +76,12 @@ EIGEN_ALWAYS_INLINE void map_packets(Index n, Scalar* y, F&& f, const Inputs*...
   for (Index j = 0; i + j < n; ++j) y[i + j] = numbers[j];
 }
 
+/// x = f(x) for all rows, packet by packet.
+template <class Scalar, class F>
+EIGEN_ALWAYS_INLINE void map_rows(Rows<Scalar> x, F&& f) {
+  for (Index i = 0; i < x.count; ++i) map_packets(x.width, x[i], f, static_cast<const Scalar*>(x[i]));
+}
+
 /// sum_i x[i] y[i] of n numbers at any address, always in the same order.
 template <class Scalar>
 inline Scalar dot_packets(Index n, const Scalar* x, const Scalar* y) {
@@ -113,6 +120,29 @@ EIGEN_ALWAYS_INLINE Packet sigmoid_packet(const Packet& x) {
 template <class Packet>
 EIGEN_ALWAYS_INLINE Packet silu_packet(const Packet& x) {
   return Eigen::internal::pmul(x, sigmoid_packet(x));
+}
+
+/// log(1 / (1 + e^-x)) = min(x, 0) - log(1 + e), e = e^-|x|, to rounding in both tails; -softplus(-x).
+///
+/// log(1 + e) = 2 artanh(s) = 2 s (1 + s^2/3 + s^4/5 + ...) with s = e / (2 + e) <= 1/3. Nothing cancels, and
+/// a small e keeps all its digits; from s^16 (double: s^32) on, the series is below rounding. e below the
+/// smallest normal number is 0, as in exp_padded.
+template <class Packet>
+EIGEN_ALWAYS_INLINE Packet log_sigmoid_packet(const Packet& x) {
+  using namespace Eigen::internal;
+  using Scalar = typename unpacket_traits<Packet>::type;
+  constexpr int terms = std::is_same_v<Scalar, float> ? 7 : 15;
+  const auto c = [](double value) { return pset1<Packet>(static_cast<Scalar>(value)); };
+  const Packet magnitude = pnegate(pabs(x));
+  const Packet lowest = pset1<Packet>(std::log(std::numeric_limits<Scalar>::min()));
+  const Packet e = pandnot(exp_normal(magnitude), pcmp_lt(magnitude, lowest));
+  const Packet s = pdiv(e, padd(c(2), e)), square = pmul(s, s);
+  Packet sum = c(1.0 / (2 * terms + 1));
+  [&]<int... k>(std::integer_sequence<int, k...>) LINREC_INLINE_LAMBDA {
+    ((sum = pmadd(sum, square, c(1.0 / (2 * (terms - k) - 1)))), ...);
+  }
+  (std::make_integer_sequence<int, terms>());
+  return pmadd(pmul(c(-2), s), sum, pmin(x, c(0)));
 }
 
 }  // namespace linrec

@@ -1,0 +1,130 @@
+// ModelBuilder: gathers the parts of a model from a checkpoint, and makes the model when all of them have
+// been found.
+#pragma once
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "linrec/io/layer_weights.hpp"
+#include "linrec/io/model_names.hpp"
+#include "linrec/models/language_model.hpp"
+
+namespace linrec::io {
+
+/// Tensors whose names begin so are a checkpoint's own test (self_test.hpp).
+inline constexpr const char* self_test_prefix = "linrec.test.";
+
+template <class Scalar>
+class ModelBuilder {
+ public:
+  ModelBuilder(const Checkpoint& checkpoint, const ModelNames& names, std::string architecture, Index width)
+      : reader_(checkpoint), names_(names), width_(width) {
+    parts_.architecture = std::move(architecture);
+    reader_.ignore_prefix(self_test_prefix);
+  }
+
+  WeightReader<Scalar>& reader() { return reader_; }
+  LayerNames mixer(Index i, std::span<const NameEntry> entries = {}) const {
+    return {block(i) + std::string(names_.mixer) + ".", entries};
+  }
+  LayerNames mlp(Index i) const { return {block(i) + std::string(names_.mlp) + "."}; }
+
+  /// @param tied whether the head is the embedding; unknown: it is unless the checkpoint has a head.
+  void embedding(Index vocabulary, std::optional<bool> tied) {
+    const std::string embedding = std::string(names_.embedding) + ".weight",
+                      head = std::string(names_.head) + ".weight";
+    if (!tied) tied = !reader_.has(head);
+    if (!*tied || !reader_.has(head)) {
+      parts_.embedding = reader_.get(embedding, {vocabulary, width_});
+      if (!*tied) parts_.head = reader_.get(head, {vocabulary, width_});
+      return;
+    }
+    // Files may have either of the two, or both.
+    parts_.head = reader_.get(head, {vocabulary, width_});
+    parts_.embedding = reader_.has(embedding) ? reader_.get(embedding, {vocabulary, width_}) : parts_.head;
+    const auto &a = parts_.embedding, &b = parts_.head;
+    if (a.present() && b.present() &&
+        std::memcmp(a.data(), b.data(), sizeof(Scalar) * static_cast<std::size_t>(a.size())) != 0)
+      reader_.problem("the config ties '", embedding, "' and '", head, "', but they differ");
+    parts_.head = {};
+  }
+
+  struct NormKind {
+    typename Norm<Scalar>::Kind kind = Norm<Scalar>::Kind::rms;
+    double eps = 1e-5;
+    bool bias = false;
+  };
+  void embedding_norm(const NormKind& kind) {
+    parts_.embedding_norm = norm(std::string(names_.embedding_norm), kind);
+  }
+  void final_norm(const NormKind& kind) { parts_.final_norm = norm(std::string(names_.final_norm), kind); }
+
+  /// A block's first branch; build() makes it once all tensors are there.
+  void add_mixer(Index i, const NormKind& kind,
+                 std::function<std::shared_ptr<const Branch<Scalar>>()> build) {
+    add(block(i) + std::string(names_.mixer), norm(block(i) + std::string(names_.norm), kind),
+        std::move(build));
+  }
+  void add_mlp(Index i, const NormKind& kind, std::function<std::shared_ptr<const Branch<Scalar>>()> build) {
+    add(block(i) + std::string(names_.mlp), norm(block(i) + std::string(names_.mlp_norm), kind),
+        std::move(build));
+  }
+
+  /// @throws FormatError that lists all tensors that are missing, unexpected or of another shape; or that
+  /// names the
+  ///   layer whose numbers make no sense.
+  LanguageModel<Scalar> finish() {
+    reader_.finish();
+    for (std::size_t i = 0; i < builds_.size(); ++i)
+      parts_.blocks[i].branch = in_context(builds_[i].first, builds_[i].second);
+    return in_context("model", [&] { return LanguageModel<Scalar>(std::move(parts_)); });
+  }
+
+ private:
+  std::string block(Index i) const { return message(names_.blocks, ".", i, "."); }
+
+  Norm<Scalar> norm(const std::string& name, const NormKind& kind) {
+    const Parameter<Scalar> weight = reader_.get(name + ".weight", {width_});
+    const Parameter<Scalar> bias = kind.bias ? reader_.get(name + ".bias", {width_}) : Parameter<Scalar>();
+    return in_context(name,
+                      [&] { return Norm<Scalar>(name, kind.kind, width_, width_, kind.eps, weight, bias); });
+  }
+  void add(std::string name, Norm<Scalar> norm,
+           std::function<std::shared_ptr<const Branch<Scalar>>()> build) {
+    parts_.blocks.push_back({std::move(norm), nullptr});
+    builds_.emplace_back(std::move(name), std::move(build));
+  }
+  template <class F>
+  auto in_context(const std::string& where, F&& f) const {
+    try {
+      return f();
+    } catch (const Error& error) {
+      throw FormatError(
+          message("checkpoint '", reader_.checkpoint().name(), "': ", where, ": ", error.what()));
+    }
+  }
+
+  WeightReader<Scalar> reader_;
+  ModelNames names_;
+  Index width_;
+  LanguageModelParts<Scalar> parts_;
+  std::vector<std::pair<std::string, std::function<std::shared_ptr<const Branch<Scalar>>()>>> builds_;
+};
+
+/// A branch of a layer with the spectrum and taper of a checkpoint.
+template <template <class, class, class> class SequenceLayer, class Scalar, class Config, class Weights>
+std::shared_ptr<const Branch<Scalar>> make_branch(const Config& config, const Weights& weights,
+                                                  const DecayParameters& decay) {
+  return decay.with_policies(
+      [&](const auto& spectrum, const auto& taper) -> std::shared_ptr<const Branch<Scalar>> {
+        using Layer = SequenceLayer<Scalar, std::decay_t<decltype(spectrum)>, std::decay_t<decltype(taper)>>;
+        return std::make_shared<const LayerBranch<Layer>>(Layer(config, weights, spectrum, taper));
+      });
+}
+
+}  // namespace linrec::io

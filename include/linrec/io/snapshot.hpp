@@ -1,0 +1,110 @@
+// Snapshots: states as bytes or files, and back, bit for bit. For S sequences, a state NAME is
+//
+//   NAME.position       I64 [S]                  tokens that each sequence has seen, 0 to 2^53
+//   NAME.recurrent      F32 or F64 [S, H, K, V]  key-major, as State::matrix; if there is a recurrent part
+//   NAME.window.WINDOW  ... [S, rows, channels]  for each window, oldest row first
+//
+// in a safetensors file with the metadata "linrec.snapshot": "1" (the version), "linrec.scalar": "F32" or
+// "F64", "linrec.checksum" (see snapshot_checksum) and for each state "NAME.shape", its kind and sizes. There
+// is nothing else. All of it is checked against the states that are to be filled before one of them changes,
+// so that neither damage nor the state of another model passes for a state.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <iterator>
+#include <ranges>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "linrec/core/errors.hpp"
+#include "linrec/io/snapshot_parts.hpp"
+#include "linrec/io/snapshot_reader.hpp"
+#include "linrec/io/snapshot_writer.hpp"
+
+namespace linrec::io {
+
+/// Several states, those of the layers of a model for one: a vector, an array, a span.
+template <class States>
+concept SnapshotStates = std::ranges::random_access_range<States> && std::ranges::sized_range<States> &&
+    SnapshotState<std::ranges::range_value_t<States>>;
+
+namespace detail {
+
+inline constexpr const char* name_of_only_state = "state";
+
+/// Adds each of several states under its name to a writer or a reader.
+template <class WriterOrReader, SnapshotStates States>
+WriterOrReader with_all(WriterOrReader all, States& states, const std::vector<std::string>& names) {
+  const auto count = static_cast<std::size_t>(std::ranges::size(states));
+  if (names.size() != count)
+    throw ValueError(message("names: expected ", count, ", one for each state, got ", names.size()));
+  auto state = std::ranges::begin(states);
+  for (const std::string& name : names) all.add(name, *state++);
+  return all;
+}
+
+template <class WriterOrReader, class S>
+WriterOrReader with_one(WriterOrReader all, S& state) {
+  all.add(name_of_only_state, state);
+  return all;
+}
+
+}  // namespace detail
+
+/// Writes a state to a file; it is replaced whole, or not at all.
+/// @throws Error, naming the path and the reason, if it cannot be written.
+template <SnapshotState S>
+void save_snapshot(const std::filesystem::path& path, const S& state) {
+  detail::with_one(SnapshotWriter(), state).write(path);
+}
+
+/// Fills a state, made by the same layer for as many sequences, from a file that save_snapshot wrote.
+/// @throws FormatError, naming the file, the tensor, what was expected and what came, if the file cannot be
+///   read, is damaged or does not fit the state; the state has not changed then.
+template <SnapshotState S>
+void load_snapshot(const std::filesystem::path& path, S& state) {
+  detail::with_one(SnapshotReader(path), state).load();
+}
+
+/// The same in memory.
+template <SnapshotState S>
+std::vector<std::byte> snapshot_bytes(const S& state) {
+  return detail::with_one(SnapshotWriter(), state).bytes();
+}
+/// @throws FormatError likewise; the file is called "(memory)".
+template <SnapshotState S>
+void load_snapshot_bytes(std::vector<std::byte> bytes, S& state) {
+  detail::with_one(SnapshotReader::from_bytes(std::move(bytes)), state).load();
+}
+
+/// Writes several states, each under its name.
+/// @throws Error likewise, ValueError if names are not one for each state, different, and UTF-8.
+template <SnapshotStates States>
+void save_snapshot(const std::filesystem::path& path, const States& states,
+                   const std::vector<std::string>& names) {
+  detail::with_all(SnapshotWriter(), states, names).write(path);
+}
+
+/// Fills several states, all or none, from a file that has these names and no others.
+/// @throws FormatError, ValueError likewise.
+template <SnapshotStates States>
+void load_snapshot(const std::filesystem::path& path, States&& states,
+                   const std::vector<std::string>& names) {
+  detail::with_all(SnapshotReader(path), states, names).load();
+}
+
+/// The same in memory.
+template <SnapshotStates States>
+std::vector<std::byte> snapshot_bytes(const States& states, const std::vector<std::string>& names) {
+  return detail::with_all(SnapshotWriter(), states, names).bytes();
+}
+template <SnapshotStates States>
+void load_snapshot_bytes(std::vector<std::byte> bytes, States&& states,
+                         const std::vector<std::string>& names) {
+  detail::with_all(SnapshotReader::from_bytes(std::move(bytes)), states, names).load();
+}
+
+}  // namespace linrec::io

@@ -1,0 +1,64 @@
+// ModelState: all that a model remembers of the sequences of a batch, as one value.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "linrec/layers/layer_state.hpp"
+
+namespace linrec {
+
+/// The states of a model's layers. Copy it to fork, keep it to roll back, save it with io/snapshot.hpp.
+/// Models make it, and refuse one of another shape.
+template <class Scalar_>
+class ModelState {
+ public:
+  using Scalar = Scalar_;
+
+  /// All zero, position 0.
+  /// @param shapes at least one.
+  /// @param scratch numbers of scratch memory that come with the state, so that a step needs no allocation.
+  ModelState(std::string architecture, const std::vector<LayerStateShape>& shapes, Index sequences,
+             Index scratch = 0)
+      : architecture_(std::move(architecture)), packer_(sequences) {
+    if (shapes.empty()) throw ShapeError("model state: expected at least 1 layer with a state, got 0");
+    for (const LayerStateShape& shape : shapes) layers_.emplace_back(shape, sequences);
+    scratch_.assign(static_cast<std::size_t>(scratch), Scalar(0));
+  }
+
+  const std::string& architecture() const { return architecture_; }
+  Index sequences() const { return layers_.front().sequences(); }
+  /// The layers that have a state, first to last.
+  std::vector<LayerState<Scalar>>& layers() { return layers_; }
+  const std::vector<LayerState<Scalar>>& layers() const { return layers_; }
+
+  /// Tokens that sequence s has seen.
+  std::int64_t position(Index s) const { return layers_.front().position(s); }
+  /// Sequence s starts afresh.
+  void reset(Index s) {
+    for (LayerState<Scalar>& layer : layers_) layer.reset(s);
+  }
+  /// Bytes that a sequence's state needs on disk or on a wire.
+  Index bytes_per_sequence() const {
+    Index bytes = 0;
+    for (const LayerState<Scalar>& layer : layers_) bytes += layer.bytes_per_sequence();
+    return bytes;
+  }
+
+  friend bool operator==(const ModelState& a, const ModelState& b) {
+    return a.architecture_ == b.architecture_ && a.layers_ == b.layers_;
+  }
+
+  /// For models: scratch memory, and what cuts a batch into chunks.
+  Scalar* scratch() { return scratch_.data(); }
+  RowPacker& packer() { return packer_; }
+
+ private:
+  std::string architecture_;
+  std::vector<LayerState<Scalar>> layers_;
+  AlignedVector<Scalar> scratch_;
+  RowPacker packer_;
+};
+
+}  // namespace linrec
