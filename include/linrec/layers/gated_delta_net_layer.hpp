@@ -58,7 +58,7 @@ class GatedDeltaNetLayer : public Layer<GatedDeltaNetLayer<Scalar, Spectrum, Tap
     output_ = GatedHeadOutput<Scalar>(
         "o_norm", {config.width, heads, config.value_dim, config.output_gate, true, config.norm_eps},
         weights);
-    shape_ = {"gated_deltanet", kernel_.dims(), qkv_.windows()};
+    shape_ = {"gated_delta_net", kernel_.dims(), qkv_.windows()};
   }
 
   const Config& config() const { return config_; }
