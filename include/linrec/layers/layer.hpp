@@ -56,15 +56,14 @@ class Layer {
     return State(layer().state_shape(), sequences, buffer_size(std::min(sequences, chunk_rows)));
   }
 
-  /// Checks what prefill checks, and changes nothing.
+  /// Checks what prefill checks, and that the state has the scratch memory of a step; changes nothing.
   /// @throws ShapeError naming the tensor, what was expected and what came.
   void validate(const Input& x, const State& state, const Output& y,
                 const SequenceLayout& layout = {}) const {
-    check_shape("x", x, {x.batch(), x.tokens(), 1, layer().width()});
-    layout.check(x.batch(), x.tokens());
-    check_shape("y", y, {x.batch(), x.tokens(), 1, layer().width()});
-    check_no_overlap("y", y);
-    check_state(state, layout.sequences(x.batch()));
+    check(x, state, y, layout);
+    if (!has_scratch(state))
+      throw ShapeError(message("state: expected one from initial_state of ", layer().state_shape().layer,
+                               ", got one without scratch memory"));
   }
 
   /// Runs many tokens. However a sequence is split, every bit is the same. Allocates only through the
@@ -81,19 +80,24 @@ class Layer {
   }
 
  protected:
-  void check_state(const State& state, Index sequences) const {
+  void check(const Input& x, const State& state, const Output& y, const SequenceLayout& layout) const {
+    check_shape("x", x, {x.batch(), x.tokens(), 1, layer().width()});
+    layout.check(x.batch(), x.tokens());
+    check_shape("y", y, {x.batch(), x.tokens(), 1, layer().width()});
+    check_no_overlap("y", y);
     if (!(state.shape() == layer().state_shape()))
       throw ShapeError(message("state: expected that of ", layer().state_shape().text(), ", got that of ",
                                state.shape().text()));
-    if (state.sequences() != sequences)
-      throw ShapeError(message("state: expected ", sequences, " sequences, got ", state.sequences()));
+    if (state.sequences() != layout.sequences(x.batch()))
+      throw ShapeError(
+          message("state: expected ", layout.sequences(x.batch()), " sequences, got ", state.sequences()));
   }
 
   /// prefill and step, with f(rows, x, y, scratch) in the place of forward.
   template <class F>
   void prefill_chunks(const Input& x, State& state, const Output& y, const PrefillOptions& options,
                       F&& f) const {
-    validate(x, state, y, options.layout);
+    check(x, state, y, options.layout);
     Workspace own;
     Workspace& workspace = options.workspace != nullptr ? *options.workspace : own;
     workspace.reserve(1, sizeof(Scalar) * static_cast<std::size_t>(buffer_size(chunk_rows)));
@@ -102,7 +106,7 @@ class Layer {
   template <class F>
   void step_chunks(const Input& x, State& state, const Output& y, F&& f) const noexcept {
     assert(x.extents() == (std::array<Index, 4>{state.sequences(), 1, 1, layer().width()}) &&
-           y.extents() == x.extents() && state.shape() == layer().state_shape() &&
+           y.extents() == x.extents() && state.shape() == layer().state_shape() && has_scratch(state) &&
            "step: shapes do not fit; validate() says which");
     run(x, state, y, {}, state.scratch(), f);
   }
@@ -114,6 +118,9 @@ class Layer {
                           Scalar* scratch) { layer().forward(rows, x, y, state, scratch); };
   }
 
+  bool has_scratch(const State& state) const {
+    return state.scratch_size() >= buffer_size(std::min(state.sequences(), chunk_rows));
+  }
   /// The gathered inputs, then what forward needs.
   Index buffer_size(Index rows) const {
     Arena<Scalar> arena;

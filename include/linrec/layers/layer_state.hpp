@@ -147,6 +147,7 @@ class LayerState {
   }
   /// For layers: scratch memory, and what cuts a batch into chunks.
   Scalar* scratch() { return scratch_.data(); }
+  Index scratch_size() const { return static_cast<Index>(scratch_.size()); }
   RowPacker& packer() { return packer_; }
 
  private:

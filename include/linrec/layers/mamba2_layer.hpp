@@ -7,6 +7,7 @@
 
 #include "linrec/kernels/mamba2.hpp"
 #include "linrec/layers/layer.hpp"
+#include "linrec/layers/layer_checks.hpp"
 #include "linrec/layers/linear.hpp"
 #include "linrec/layers/norm.hpp"
 #include "linrec/layers/short_convolution.hpp"
@@ -51,13 +52,8 @@ class Mamba2Layer : public Layer<Mamba2Layer<Scalar, Spectrum, Taper>, Scalar> {
   /// config.
   Mamba2Layer(const Config& config, const Weights& weights, const Spectrum& spectrum,
               const Taper& taper = Taper())
-      : config_(config),
-        kernel_(Dims<>(config.heads, config.state_size, config.head_dim), spectrum, taper,
-                kernel_options(config, weights)) {
+      : config_(config), kernel_(checked(config), spectrum, taper, kernel_options(config, weights)) {
     const Index inner = config.inner(), channels = config.conv_channels(), mlp = config.mlp_width;
-    if (config.groups < 1 || config.heads % config.groups != 0)
-      throw ValueError(
-          message("groups: expected a number that divides H = ", config.heads, ", got ", config.groups));
     const Index rows = 2 * mlp + inner + channels + config.heads;
     weights.in_proj.check("in_proj.weight", {rows, config.width});
     if (weights.in_proj_bias.present()) weights.in_proj_bias.check("in_proj.bias", {rows});
@@ -74,8 +70,6 @@ class Mamba2Layer : public Layer<Mamba2Layer<Scalar, Spectrum, Taper>, Scalar> {
         ShortConvolution<Scalar>("conv1d", channels, config.conv_width, weights.conv1d, weights.conv1d_bias);
     if (config.gated_norm) {
       weights.norm.check("norm.weight", {inner});
-      if (config.norm_groups < 1)
-        throw ValueError(message("norm_groups: expected at least 1, got ", config.norm_groups));
       norm_ = Norm<Scalar>("norm", Norm<Scalar>::Kind::rms, inner, inner / config.norm_groups,
                            config.norm_eps, weights.norm);
     }
@@ -131,6 +125,19 @@ class Mamba2Layer : public Layer<Mamba2Layer<Scalar, Spectrum, Taper>, Scalar> {
     Rows<Scalar> before, after, dt, gate, y;
     Scalar* kernel;
   };
+
+  static Dims<> checked(const Config& config) {
+    check_size("width", config.width);
+    check_size("heads", config.heads);
+    check_size("head_dim", config.head_dim);
+    check_size("state_size", config.state_size);
+    check_size("conv_width", config.conv_width);
+    check_groups("groups", config.groups, config.heads);
+    check_groups("norm_groups", config.norm_groups, config.inner());
+    if (config.mlp_width < 0)
+      throw ValueError(message("mlp_width: expected at least 0, got ", config.mlp_width));
+    return {config.heads, config.state_size, config.head_dim};
+  }
 
   static Mamba2Options kernel_options(const Config& config, const Weights& weights) {
     Mamba2Options options;

@@ -9,6 +9,7 @@
 
 #include "linrec/kernels/rwkv7.hpp"
 #include "linrec/layers/layer.hpp"
+#include "linrec/layers/layer_checks.hpp"
 #include "linrec/layers/linear.hpp"
 #include "linrec/layers/low_rank.hpp"
 #include "linrec/layers/norm.hpp"
@@ -68,12 +69,12 @@ class RWKV7TimeMix : public Layer<RWKV7TimeMix<Scalar, Spectrum, Taper>, Scalar>
                 const LayerState<Scalar>& state, const typename Base::Output& y,
                 const SequenceLayout& layout = {}) const {
     Base::validate(x, state, y, layout);
-    check_shape("v_first", v_first, {x.batch(), x.tokens(), 1, config_.heads * config_.value});
-    if (config_.first_layer) check_no_overlap("v_first", v_first);
+    check_values(x, v_first);
   }
   void prefill(const typename Base::Input& x, const TokenView<Scalar>& v_first, LayerState<Scalar>& state,
                const typename Base::Output& y, const PrefillOptions& options = {}) const {
-    validate(x, v_first, state, y, options.layout);
+    this->check(x, state, y, options.layout);
+    check_values(x, v_first);
     if (config_.first_layer)
       for (Index s = 0; s < state.sequences(); ++s)
         options.layout.for_each_padding(s, x.tokens(), [&](Index row, Index first, Index count) {
@@ -113,6 +114,19 @@ class RWKV7TimeMix : public Layer<RWKV7TimeMix<Scalar, Spectrum, Taper>, Scalar>
     Scalar* kernel;
   };
 
+  void check_values(const typename Base::Input& x, const TokenView<Scalar>& v_first) const {
+    check_shape("v_first", v_first, {x.batch(), x.tokens(), 1, values()});
+    if (config_.first_layer) check_no_overlap("v_first", v_first);
+  }
+
+  static Dims<> checked(const Config& config) {
+    check_size("width", config.width);
+    check_size("heads", config.heads);
+    check_size("key", config.key);
+    check_size("value", config.value);
+    return {config.heads, config.key, config.value};
+  }
+
   Index keys() const { return config_.heads * config_.key; }
   Index values() const { return config_.heads * config_.value; }
 
@@ -145,7 +159,7 @@ RWKV7TimeMix<Scalar, Spectrum, Taper>::RWKV7TimeMix(const Config& config, const 
                                                     const Spectrum& spectrum, const Taper& taper)
     : config_(config),
       weights_(weights),
-      kernel_(Dims<>(config.heads, config.key, config.value), spectrum, taper, {.kk_eps = config.kk_eps}) {
+      kernel_(checked(config), spectrum, taper, {.kk_eps = config.kk_eps}) {
   const Index width = config.width;
   const auto check = [](const char* name, const Parameter<Scalar>& parameter, Index n) {
     parameter.check(name, {n});
