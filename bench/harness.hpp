@@ -131,5 +131,6 @@ void add_rwkv7();
 void add_gated_delta_net();
 void add_gla();
 void add_retnet();
+void add_layers();
 
 }  // namespace linrec::bench
