@@ -23,6 +23,7 @@
 #include "linrec/io/snapshot_parts.hpp"
 #include "linrec/io/snapshot_reader.hpp"
 #include "linrec/io/snapshot_writer.hpp"
+#include "linrec/models/model_state.hpp"
 
 namespace linrec::io {
 
@@ -105,6 +106,37 @@ template <SnapshotStates States>
 void load_snapshot_bytes(std::vector<std::byte> bytes, States&& states,
                          const std::vector<std::string>& names) {
   detail::with_all(SnapshotReader::from_bytes(std::move(bytes)), states, names).load();
+}
+
+namespace detail {
+
+template <class Scalar>
+std::vector<std::string> layer_names(const ModelState<Scalar>& state) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < state.layers().size(); ++i)
+    names.push_back(state.architecture() + ".layer." + std::to_string(i));
+  return names;
+}
+
+}  // namespace detail
+
+/// The state of a model: its layers' states, called ARCHITECTURE.layer.0 and so on.
+/// @throws as above.
+template <class Scalar>
+void save_snapshot(const std::filesystem::path& path, const ModelState<Scalar>& state) {
+  save_snapshot(path, state.layers(), detail::layer_names(state));
+}
+template <class Scalar>
+void load_snapshot(const std::filesystem::path& path, ModelState<Scalar>& state) {
+  load_snapshot(path, state.layers(), detail::layer_names(state));
+}
+template <class Scalar>
+std::vector<std::byte> snapshot_bytes(const ModelState<Scalar>& state) {
+  return snapshot_bytes(state.layers(), detail::layer_names(state));
+}
+template <class Scalar>
+void load_snapshot_bytes(std::vector<std::byte> bytes, ModelState<Scalar>& state) {
+  load_snapshot_bytes(std::move(bytes), state.layers(), detail::layer_names(state));
 }
 
 }  // namespace linrec::io
