@@ -10,13 +10,6 @@
 
 namespace linrec {
 
-/// "[32, 64]"
-inline std::string shape_text(const std::vector<Index>& shape) {
-  std::string text = "[";
-  for (const Index extent : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(extent);
-  return text + "]";
-}
-
 /// Row-major numbers with a shape, read-only. Copies share the numbers, which may lie in a mapped file; a
 /// default-constructed parameter is absent. Matrices of weights are [outputs, inputs], as in PyTorch.
 template <class Scalar>

@@ -9,11 +9,6 @@
 
 namespace linrec {
 
-/// "[B, T, H, D]" as numbers, for messages.
-inline std::string shape_text(const std::array<Index, 4>& e) {
-  return message("[", e[0], ", ", e[1], ", ", e[2], ", ", e[3], "]");
-}
-
 /// A tensor [B, T, H, D] that the caller owns: a pointer, four extents and three strides (in
 /// elements, for batch, token and head). The stride inside D is 1 by type. Numbers that come once
 /// a head, such as a step size or a gate, are a view with D = 1.

@@ -4,6 +4,8 @@
 #include <Eigen/Core>
 #include <initializer_list>
 #include <limits>
+#include <span>
+#include <string>
 
 #include "linrec/core/errors.hpp"
 
@@ -14,6 +16,13 @@ using Index = Eigen::Index;
 
 /// Marks a size that is only known at run time.
 inline constexpr int Dynamic = Eigen::Dynamic;
+
+/// A shape as text, "[32, 64]".
+inline std::string shape_text(std::span<const Index> extents) {
+  std::string text;
+  for (const Index extent : extents) text += (text.empty() ? "" : ", ") + std::to_string(extent);
+  return "[" + text + "]";
+}
 
 /// The product of extents of at least 0.
 /// @throws ShapeError if it is no Index.

@@ -109,10 +109,8 @@ class SafetensorsWriter {
                           DataType type) {
     const auto bytes = byte_count(shape, type);
     if (bytes && static_cast<std::size_t>(*bytes / size_of(type)) == count) return;
-    std::string text;
-    for (const Index extent : shape) text += (text.empty() ? "" : ", ") + std::to_string(extent);
-    throw ShapeError(message("tensor ", detail::in_quotes(name), ": expected as many values as the shape [",
-                             text, "] has elements, got ", count));
+    throw ShapeError(message("tensor ", detail::in_quotes(name), ": expected as many values as the shape ",
+                             shape_text(shape), " has elements, got ", count));
   }
 
   template <class T, std::size_t Extent>

@@ -47,13 +47,6 @@ namespace detail {
 inline constexpr std::string_view version_key = "linrec.snapshot", scalar_key = "linrec.scalar",
                                   checksum_key = "linrec.checksum", snapshot_version = "1";
 
-/// [2, 3] as text.
-inline std::string shape_text(std::span<const Index> shape) {
-  std::string text;
-  for (const Index extent : shape) text += (text.empty() ? "" : ", ") + std::to_string(extent);
-  return "[" + text + "]";
-}
-
 /// What kind of state it is, and its sizes but for the number of sequences.
 template <SnapshotState S>
 std::string kind_text(const S& state) {

@@ -78,8 +78,8 @@ class SnapshotReader {
   Tensor expect_tensor(const std::string& name, const detail::Part& part, DataType type) const {
     const Tensor tensor = file_.tensor(name);
     if (tensor.type != type || tensor.shape != part.shape)
-      refuse(name, "expected ", name_of(type), " ", part.letters, " = ", detail::shape_text(part.shape),
-             ", got ", name_of(tensor.type), " ", detail::shape_text(tensor.shape));
+      refuse(name, "expected ", name_of(type), " ", part.letters, " = ", shape_text(part.shape), ", got ",
+             name_of(tensor.type), " ", shape_text(tensor.shape));
     return tensor;
   }
   template <SnapshotState S>
