@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -23,10 +22,10 @@ namespace linrec::io::detail {
 /// "token 3, entry 17": element `index` of the logits or of a part of a state.
 inline std::string self_test_place(const std::string& name, const std::vector<Index>& shape,
                                    std::size_t index) {
-  using Axes = std::initializer_list<const char*>;
-  const std::vector<const char*> axes = name == "logits"    ? Axes{"token", "entry"}
-                                        : shape.size() == 3 ? Axes{"head", "key", "value"}
-                                                            : Axes{"row", "channel"};
+  static constexpr const char* of_logits[] = {"token", "entry"};
+  static constexpr const char* of_matrices[] = {"head", "key", "value"};
+  static constexpr const char* of_windows[] = {"row", "channel"};
+  const char* const* axes = name == "logits" ? of_logits : shape.size() == 3 ? of_matrices : of_windows;
   std::string text;
   Index rest = static_cast<Index>(index);
   for (std::size_t i = shape.size(); i-- > 0; rest /= shape[i])
@@ -79,7 +78,7 @@ class SelfTestReader {
     for (const auto& [name, tensor] : checkpoint_.tensors())
       if (name.starts_with(self_test_prefix) && name != full("tokens") &&
           !test.answers.contains(name.substr(full("").size())))
-        problem("unexpected: ", in_quotes(name), " ", linrec::shape_text(tensor.shape));
+        problem("unexpected: ", in_quotes(name), " ", shape_text(tensor.shape));
     if (!problems_.empty())
       throw FormatError(
           message("checkpoint '", checkpoint_.name(), "': the self-test is none of this model:", problems_));
@@ -105,7 +104,7 @@ class SelfTestReader {
     if (tensor == nullptr) return {};
     if (tensor->type != DataType::I64 || tensor->shape.size() != 1 || tensor->size() < 1) {
       problem(in_quotes(tensor->name), ": expected I64 [T] with at least 1 token, got ",
-              name_of(tensor->type), " ", linrec::shape_text(tensor->shape));
+              name_of(tensor->type), " ", shape_text(tensor->shape));
       return {};
     }
     std::vector<TokenId> tokens;
@@ -136,8 +135,8 @@ class SelfTestReader {
     const Tensor* tensor = find(full(name));
     if (tensor == nullptr) return {};
     if (tensor->shape != shape) {
-      problem("wrong shape: ", in_quotes(tensor->name), ": expected ", linrec::shape_text(shape), ", got ",
-              linrec::shape_text(tensor->shape));
+      problem("wrong shape: ", in_quotes(tensor->name), ": expected ", shape_text(shape), ", got ",
+              shape_text(tensor->shape));
       return {};
     }
     std::vector<double> numbers = tensor->to<double>();

@@ -38,6 +38,8 @@ struct GatedDeltaNetLayerWeights : QKVWeights<Scalar>, HeadOutputWeights<Scalar>
 /// @tparam Spectrum, Taper policies, as for the kernel: one channel a value head, the log-rates are A_log.
 template <class Scalar, class Spectrum = FreeSpectrum, class Taper = NoTaper>
 class GatedDeltaNetLayer : public Layer<GatedDeltaNetLayer<Scalar, Spectrum, Taper>, Scalar> {
+  friend typename GatedDeltaNetLayer::Layer;
+
  public:
   using Config = GatedDeltaNetLayerConfig;
   using Weights = GatedDeltaNetLayerWeights<Scalar>;
@@ -58,17 +60,10 @@ class GatedDeltaNetLayer : public Layer<GatedDeltaNetLayer<Scalar, Spectrum, Tap
     output_ = GatedHeadOutput<Scalar>(
         "o_norm", {config.width, heads, config.value_dim, config.output_gate, true, config.norm_eps},
         weights);
-    shape_ = {"gated_delta_net", kernel_.dims(), qkv_.windows()};
+    this->describe(config.width, {"gated_delta_net", kernel_.dims(), qkv_.windows()});
   }
 
   const Config& config() const { return config_; }
-  Index width() const { return config_.width; }
-  const LayerStateShape& state_shape() const { return shape_; }
-  Index scratch_size(Index rows) const {
-    Arena<Scalar> arena;
-    Buffers(arena, *this, rows);
-    return arena.used();
-  }
 
   void forward(const PackedRows& rows, Rows<const Scalar> x, Rows<Scalar> y, LayerState<Scalar>& state,
                Scalar* scratch) const noexcept {
@@ -124,7 +119,6 @@ class GatedDeltaNetLayer : public Layer<GatedDeltaNetLayer<Scalar, Spectrum, Tap
   QKVProjection<Scalar> qkv_;
   Linear<Scalar> to_g_, to_beta_;
   GatedHeadOutput<Scalar> output_;
-  LayerStateShape shape_;
 };
 
 }  // namespace linrec

@@ -46,6 +46,8 @@ struct GLALayerWeights : QKVWeights<Scalar>, HeadOutputWeights<Scalar> {
 /// @tparam Spectrum, Taper policies, as for the kernel: one channel a head.
 template <class Scalar, class Spectrum = FreeSpectrum, class Taper = NoTaper>
 class GLALayer : public Layer<GLALayer<Scalar, Spectrum, Taper>, Scalar> {
+  friend typename GLALayer::Layer;
+
  public:
   using Config = GLALayerConfig;
   using Weights = GLALayerWeights<Scalar>;
@@ -68,17 +70,10 @@ class GLALayer : public Layer<GLALayer<Scalar, Spectrum, Taper>, Scalar> {
                                       {config.width, config.heads, config.value_dim, config.output_gate,
                                        config.norm_weight, config.norm_eps},
                                       weights);
-    shape_ = {"gla", kernel_.dims(), qkv_.windows()};
+    this->describe(config.width, {"gla", kernel_.dims(), qkv_.windows()});
   }
 
   const Config& config() const { return config_; }
-  Index width() const { return config_.width; }
-  const LayerStateShape& state_shape() const { return shape_; }
-  Index scratch_size(Index rows) const {
-    Arena<Scalar> arena;
-    Buffers(arena, *this, rows);
-    return arena.used();
-  }
 
   void forward(const PackedRows& rows, Rows<const Scalar> x, Rows<Scalar> y, LayerState<Scalar>& state,
                Scalar* scratch) const noexcept {
@@ -164,7 +159,6 @@ class GLALayer : public Layer<GLALayer<Scalar, Spectrum, Taper>, Scalar> {
   bool low_rank_ = true;
   Linear<Scalar> to_low_rank_, to_gk_;  // to_gk_: from the low rank, or a_proj
   GatedHeadOutput<Scalar> output_;
-  LayerStateShape shape_;
 };
 
 }  // namespace linrec

@@ -1,17 +1,15 @@
 // Layer: validate, prefill and step for every layer, written once.
 //
-// A layer derives from Layer<Derived, Scalar> and has
-//   Index width() const                        D, of the inputs and outputs
-//   const LayerStateShape& state_shape() const
-//   Index scratch_size(Index rows) const       numbers of scratch memory that forward needs
-//   void forward(rows, x, y, state, scratch) const noexcept
-//                                              the tokens of a chunk: reads x [n, D], writes y [n, D] (which
-//                                              may be x), moves the state on
+// A layer derives from Layer<Derived, Scalar>, calls describe(width, state shape) when it is constructed, and
+// has
+//   struct Buffers { Buffers(arena, layer, rows); ... }        its scratch memory for that many rows
+//   void forward(rows, x, y, state, scratch) const noexcept    the tokens of a chunk: reads x [n, D], writes
+//                                                              y [n, D] (may be x), moves the state on
 // forward must treat every row by itself, so that any split of a sequence gives the same bits.
 #pragma once
 
 #include <cassert>
-#include <cstring>
+#include <utility>
 
 #include "linrec/core/token_view.hpp"
 #include "linrec/core/workspace.hpp"
@@ -51,9 +49,19 @@ class Layer {
   using Input = TokenView<const Scalar>;
   using Output = TokenView<Scalar>;
 
+  /// D, of the inputs and outputs.
+  Index width() const { return width_; }
+  const LayerStateShape& state_shape() const { return shape_; }
+  /// Numbers of scratch memory that forward needs.
+  Index scratch_size(Index rows) const {
+    Arena<Scalar> arena;
+    [[maybe_unused]] const typename Derived::Buffers buffers(arena, layer(), rows);
+    return arena.used();
+  }
+
   /// Zero states at position 0.
   State initial_state(Index sequences = 1) const {
-    return State(layer().state_shape(), sequences, buffer_size(std::min(sequences, chunk_rows)));
+    return State(shape_, sequences, buffer_size(std::min(sequences, chunk_rows)));
   }
 
   /// Checks what prefill checks, and that the state has the scratch memory of a step; changes nothing.
@@ -62,7 +70,7 @@ class Layer {
                 const SequenceLayout& layout = {}) const {
     check(x, state, y, layout);
     if (!has_scratch(state))
-      throw ShapeError(message("state: expected one from initial_state of ", layer().state_shape().layer,
+      throw ShapeError(message("state: expected one from initial_state of ", shape_.layer,
                                ", got one without scratch memory"));
   }
 
@@ -80,14 +88,19 @@ class Layer {
   }
 
  protected:
+  void describe(Index width, LayerStateShape shape) {
+    width_ = width;
+    shape_ = std::move(shape);
+  }
+
   void check(const Input& x, const State& state, const Output& y, const SequenceLayout& layout) const {
-    check_shape("x", x, {x.batch(), x.tokens(), 1, layer().width()});
+    check_shape("x", x, {x.batch(), x.tokens(), 1, width_});
     layout.check(x.batch(), x.tokens());
-    check_shape("y", y, {x.batch(), x.tokens(), 1, layer().width()});
+    check_shape("y", y, {x.batch(), x.tokens(), 1, width_});
     check_no_overlap("y", y);
-    if (!(state.shape() == layer().state_shape()))
-      throw ShapeError(message("state: expected that of ", layer().state_shape().text(), ", got that of ",
-                               state.shape().text()));
+    if (!(state.shape() == shape_))
+      throw ShapeError(
+          message("state: expected that of ", shape_.text(), ", got that of ", state.shape().text()));
     if (state.sequences() != layout.sequences(x.batch()))
       throw ShapeError(
           message("state: expected ", layout.sequences(x.batch()), " sequences, got ", state.sequences()));
@@ -105,8 +118,8 @@ class Layer {
   }
   template <class F>
   void step_chunks(const Input& x, State& state, const Output& y, F&& f) const noexcept {
-    assert(x.extents() == (std::array<Index, 4>{state.sequences(), 1, 1, layer().width()}) &&
-           y.extents() == x.extents() && state.shape() == layer().state_shape() && has_scratch(state) &&
+    assert(x.extents() == (std::array<Index, 4>{state.sequences(), 1, 1, width_}) &&
+           y.extents() == x.extents() && state.shape() == shape_ && has_scratch(state) &&
            "step: shapes do not fit; validate() says which");
     run(x, state, y, {}, state.scratch(), f);
   }
@@ -124,26 +137,29 @@ class Layer {
   /// The gathered inputs, then what forward needs.
   Index buffer_size(Index rows) const {
     Arena<Scalar> arena;
-    arena.rows(rows, layer().width());
-    return arena.used() + layer().scratch_size(rows);
+    arena.rows(rows, width_);
+    return arena.used() + scratch_size(rows);
   }
 
   template <class F>
   void run(const Input& x, State& state, const Output& y, const SequenceLayout& layout, Scalar* memory,
            F& f) const noexcept {
-    const Index tokens = x.tokens(), width = layer().width();
+    const Index tokens = x.tokens();
     for (Index s = 0; s < state.sequences(); ++s)
       layout.for_each_padding(s, tokens, [&](Index row, Index first, Index count) {
         for (Index t = first; t < first + count; ++t) y.at(row, t, 0).setZero();
       });
     state.packer().for_each_chunk(layout, tokens, [&](const PackedRows& rows) {
       Arena<Scalar> arena(memory);
-      const Rows<Scalar> buffer = arena.rows(rows.count(), width);
+      const Rows<Scalar> buffer = arena.rows(rows.count(), width_);
       gather(rows, x, buffer);
       f(rows, buffer, buffer, memory + arena.used());
       scatter(rows, buffer, y);
     });
   }
+
+  Index width_ = 0;
+  LayerStateShape shape_;
 };
 
 }  // namespace linrec

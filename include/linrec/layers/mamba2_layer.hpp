@@ -44,6 +44,8 @@ struct Mamba2LayerWeights {
 /// @tparam Spectrum, Taper policies, as for the kernel: one channel a head, the log-rates are A_log.
 template <class Scalar, class Spectrum = FreeSpectrum, class Taper = NoTaper>
 class Mamba2Layer : public Layer<Mamba2Layer<Scalar, Spectrum, Taper>, Scalar> {
+  friend typename Mamba2Layer::Layer;
+
  public:
   using Config = Mamba2LayerConfig;
   using Weights = Mamba2LayerWeights<Scalar>;
@@ -74,17 +76,10 @@ class Mamba2Layer : public Layer<Mamba2Layer<Scalar, Spectrum, Taper>, Scalar> {
                            config.norm_eps, weights.norm);
     }
     out_ = Linear<Scalar>("out_proj", config.width, mlp + inner, weights.out_proj, weights.out_proj_bias);
-    shape_ = {"mamba2", kernel_.dims(), {{"conv", config.conv_width, channels}}};
+    this->describe(config.width, {"mamba2", kernel_.dims(), {{"conv", config.conv_width, channels}}});
   }
 
   const Config& config() const { return config_; }
-  Index width() const { return config_.width; }
-  const LayerStateShape& state_shape() const { return shape_; }
-  Index scratch_size(Index rows) const {
-    Arena<Scalar> arena;
-    Buffers(arena, *this, rows);
-    return arena.used();
-  }
 
   void forward(const PackedRows& rows, Rows<const Scalar> u, Rows<Scalar> out, LayerState<Scalar>& state,
                Scalar* scratch) const noexcept {
@@ -159,7 +154,6 @@ class Mamba2Layer : public Layer<Mamba2Layer<Scalar, Spectrum, Taper>, Scalar> {
   Linear<Scalar> to_mlp_gate_, to_mlp_, to_gate_, to_conv_, to_dt_, out_;
   ShortConvolution<Scalar> convolution_;
   Norm<Scalar> norm_;
-  LayerStateShape shape_;
 };
 
 }  // namespace linrec

@@ -38,6 +38,8 @@ struct RetNetLayerWeights : QKVWeights<Scalar>, HeadOutputWeights<Scalar> {};
 /// @tparam Spectrum, Taper policies, as for the kernel: one channel a head.
 template <class Scalar, class Spectrum = FreeSpectrum, class Taper = NoTaper>
 class RetNetLayer : public Layer<RetNetLayer<Scalar, Spectrum, Taper>, Scalar> {
+  friend typename RetNetLayer::Layer;
+
  public:
   using Config = RetNetLayerConfig;
   using Weights = RetNetLayerWeights<Scalar>;
@@ -60,17 +62,10 @@ class RetNetLayer : public Layer<RetNetLayer<Scalar, Spectrum, Taper>, Scalar> {
                                       {config.width, config.heads, config.value_dim, config.output_gate,
                                        config.norm_weight, config.norm_eps},
                                       weights);
-    shape_ = {"retnet", kernel_.dims(), qkv_.windows()};
+    this->describe(config.width, {"retnet", kernel_.dims(), qkv_.windows()});
   }
 
   const Config& config() const { return config_; }
-  Index width() const { return config_.width; }
-  const LayerStateShape& state_shape() const { return shape_; }
-  Index scratch_size(Index rows) const {
-    Arena<Scalar> arena;
-    Buffers(arena, *this, rows);
-    return arena.used();
-  }
 
   void forward(const PackedRows& rows, Rows<const Scalar> x, Rows<Scalar> y, LayerState<Scalar>& state,
                Scalar* scratch) const noexcept {
@@ -123,7 +118,6 @@ class RetNetLayer : public Layer<RetNetLayer<Scalar, Spectrum, Taper>, Scalar> {
   QKVProjection<Scalar> qkv_;
   Rotary<Scalar> rotary_;
   GatedHeadOutput<Scalar> output_;
-  LayerStateShape shape_;
 };
 
 }  // namespace linrec

@@ -17,6 +17,8 @@ struct RWKV7ChannelMixWeights {
 
 template <class Scalar>
 class RWKV7ChannelMix : public Layer<RWKV7ChannelMix<Scalar>, Scalar> {
+  friend typename RWKV7ChannelMix::Layer;
+
  public:
   using Weights = RWKV7ChannelMixWeights<Scalar>;
 
@@ -24,17 +26,9 @@ class RWKV7ChannelMix : public Layer<RWKV7ChannelMix<Scalar>, Scalar> {
   RWKV7ChannelMix(Index width, Index hidden, const Weights& weights)
       : x_k_(weights.x_k),
         key_("key", hidden, width, weights.key),
-        value_("value", width, hidden, weights.value),
-        shape_{"rwkv7.channel_mix", {}, {{"shift", 1, width}}} {
+        value_("value", width, hidden, weights.value) {
     x_k_.check("x_k", {width});
-  }
-
-  Index width() const { return value_.outputs(); }
-  const LayerStateShape& state_shape() const { return shape_; }
-  Index scratch_size(Index rows) const {
-    Arena<Scalar> arena;
-    Buffers(arena, *this, rows);
-    return arena.used();
+    this->describe(width, {"rwkv7.channel_mix", {}, {{"shift", 1, width}}});
   }
 
   void forward(const PackedRows& rows, Rows<const Scalar> x, Rows<Scalar> out, LayerState<Scalar>& state,
@@ -68,7 +62,6 @@ class RWKV7ChannelMix : public Layer<RWKV7ChannelMix<Scalar>, Scalar> {
 
   Parameter<Scalar> x_k_;
   Linear<Scalar> key_, value_;
-  LayerStateShape shape_;
 };
 
 }  // namespace linrec

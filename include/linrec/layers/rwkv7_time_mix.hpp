@@ -43,6 +43,7 @@ struct RWKV7TimeMixWeights {
 template <class Scalar, class Spectrum = FreeSpectrum, class Taper = NoTaper>
 class RWKV7TimeMix : public Layer<RWKV7TimeMix<Scalar, Spectrum, Taper>, Scalar> {
   using Base = typename RWKV7TimeMix::Layer;
+  friend Base;
 
  public:
   using Config = RWKV7TimeMixConfig;
@@ -54,13 +55,6 @@ class RWKV7TimeMix : public Layer<RWKV7TimeMix<Scalar, Spectrum, Taper>, Scalar>
                const Taper& taper = Taper());
 
   const Config& config() const { return config_; }
-  Index width() const { return config_.width; }
-  const LayerStateShape& state_shape() const { return shape_; }
-  Index scratch_size(Index rows) const {
-    Arena<Scalar> arena;
-    Buffers(arena, *this, rows);
-    return arena.used();
-  }
 
   /// As for every layer, with v_first [B, T, 1, H V]: the values of the first layer, which the first layer
   /// writes and the others read.
@@ -151,7 +145,6 @@ class RWKV7TimeMix : public Layer<RWKV7TimeMix<Scalar, Spectrum, Taper>, Scalar>
   Linear<Scalar> to_r_, to_k_, to_v_, out_;
   LowRank<Scalar> w_lora_, a_lora_, v_lora_, g_lora_;
   Norm<Scalar> norm_;
-  LayerStateShape shape_;
 };
 
 template <class Scalar, class Spectrum, class Taper>
@@ -179,7 +172,7 @@ RWKV7TimeMix<Scalar, Spectrum, Taper>::RWKV7TimeMix(const Config& config, const 
   check("g_norm.weight", weights.g_norm, values()), check("g_norm.bias", weights.g_norm_bias, values());
   norm_ = Norm<Scalar>("g_norm", Norm<Scalar>::Kind::layer, values(), config.value, config.norm_eps,
                        weights.g_norm, weights.g_norm_bias);
-  shape_ = {"rwkv7.time_mix", kernel_.dims(), {{"shift", 1, width}}};
+  this->describe(config.width, {"rwkv7.time_mix", kernel_.dims(), {{"shift", 1, width}}});
 }
 
 template <class Scalar, class Spectrum, class Taper>
