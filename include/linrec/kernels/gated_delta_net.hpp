@@ -70,7 +70,7 @@ class GatedDeltaNet
     decay_.fill(s, decay);
     // A rate of 0 holds against a hard reset too: 0 times -inf must not be NaN.
     for (Index i = 0; i < s.count; ++i)
-      if (decay[i] != 0) decay[i] *= static_cast<double>(*this->at(in.g, s, i));
+      decay[i] = decay[i] == 0 ? 0 : decay[i] * static_cast<double>(*this->at(in.g, s, i));
     exp_padded(decay.at, s.count);
     for (Index i = 0; i < s.count; ++i) {
       Terms<Scalar>& t = block[i];

@@ -8,37 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include "linrec/layers/feature_map.hpp"
 #include "linrec/layers/layer_checks.hpp"
 #include "linrec/layers/linear.hpp"
 #include "linrec/layers/short_convolution.hpp"
 
 namespace linrec {
-
-/// An elementwise function of queries and keys.
-enum class FeatureMap { identity, relu, sigmoid, silu, squared_relu };
-
-/// x = f(x)
-template <class Scalar>
-void apply_feature_map(FeatureMap map, Rows<Scalar> x) noexcept {
-  using namespace Eigen::internal;
-  using Packet = typename Lanes<Scalar>::Packet;
-  const Packet zero = pset1<Packet>(Scalar(0));
-  switch (map) {
-    case FeatureMap::identity:
-      return;
-    case FeatureMap::relu:
-      return map_rows(x, [&](const Packet& a) LINREC_INLINE_LAMBDA { return pmax(a, zero); });
-    case FeatureMap::sigmoid:
-      return map_rows(x, [](const Packet& a) LINREC_INLINE_LAMBDA { return sigmoid_packet(a); });
-    case FeatureMap::silu:
-      return map_rows(x, [](const Packet& a) LINREC_INLINE_LAMBDA { return silu_packet(a); });
-    case FeatureMap::squared_relu:
-      return map_rows(x, [&](const Packet& a) LINREC_INLINE_LAMBDA {
-        const Packet positive = pmax(a, zero);
-        return pmul(positive, positive);
-      });
-  }
-}
 
 /// The names are those of the published checkpoints.
 template <class Scalar>

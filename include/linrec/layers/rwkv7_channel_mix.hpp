@@ -2,6 +2,7 @@
 //   out = W_v max(0, W_k xk)^2,    xk = x_t + (x_{t-1} - x_t) mu
 #pragma once
 
+#include "linrec/layers/feature_map.hpp"
 #include "linrec/layers/layer.hpp"
 #include "linrec/layers/linear.hpp"
 #include "linrec/layers/token_shift.hpp"
@@ -38,15 +39,7 @@ class RWKV7ChannelMix : public Layer<RWKV7ChannelMix<Scalar>, Scalar> {
     token_shift(rows, x, state.window(0), b.delta);
     mix_tokens<Scalar>(x, b.delta, x_k_, b.mixed);
     key_.apply(b.mixed, b.hidden);
-    for (Index i = 0; i < x.count; ++i)
-      map_packets(
-          b.hidden.width, b.hidden[i],
-          [](const auto& z) LINREC_INLINE_LAMBDA {
-            using namespace Eigen::internal;
-            const auto positive = pmax(z, pzero(z));
-            return pmul(positive, positive);
-          },
-          static_cast<const Scalar*>(b.hidden[i]));
+    apply_feature_map(FeatureMap::squared_relu, b.hidden);
     value_.apply(b.hidden, out);
     state.advance(rows);
   }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "linrec/kernels/rwkv7.hpp"
+#include "linrec/layers/feature_map.hpp"
 #include "linrec/layers/layer.hpp"
 #include "linrec/layers/layer_checks.hpp"
 #include "linrec/layers/linear.hpp"
@@ -182,29 +183,20 @@ void RWKV7TimeMix<Scalar, Spectrum, Taper>::forward(const PackedRows& rows, Rows
                                                     Scalar* scratch) const noexcept {
   Arena<Scalar> arena(scratch);
   const Buffers b(arena, *this, x.count);
-  const auto plain = [](Scalar*, Index) {};
-  const auto tanh = [](Scalar* row, Index n) {
-    for (Index j = 0; j < n; ++j) row[j] = std::tanh(row[j]);
-  };
-  const auto sigmoid = [](Scalar* row, Index n) {
-    map_packets(
-        n, row, [](const auto& z) LINREC_INLINE_LAMBDA { return sigmoid_packet(z); },
-        static_cast<const Scalar*>(row));
-  };
   const auto mixed = [&](const Parameter<Scalar>& mu) {
     mix_tokens<Scalar>(x, b.delta, mu, b.mixed);
     return b.mixed;
   };
   token_shift(rows, x, state.window(0), b.delta);
   to_r_.apply(mixed(weights_.x_r), b.r);
-  w_lora_.apply(mixed(weights_.x_w), b.middle, b.w, tanh);
+  w_lora_.apply(mixed(weights_.x_w), FeatureMap::tanh, b.middle, b.w);
   to_k_.apply(mixed(weights_.x_k), b.k);
   to_v_.apply(mixed(weights_.x_v), b.v);
-  if (!config_.first_layer) v_lora_.apply(b.mixed, b.middle, b.o, plain);
+  if (!config_.first_layer) v_lora_.apply(b.mixed, FeatureMap::identity, b.middle, b.o);
   mix_values(v_first, b);
-  a_lora_.apply(mixed(weights_.x_a), b.middle, b.a, plain);
-  for (Index i = 0; i < x.count; ++i) sigmoid(b.a[i], keys());
-  g_lora_.apply(mixed(weights_.x_g), b.middle, b.g, sigmoid);
+  a_lora_.apply(mixed(weights_.x_a), FeatureMap::identity, b.middle, b.a);
+  apply_feature_map(FeatureMap::sigmoid, b.a);
+  g_lora_.apply(mixed(weights_.x_g), FeatureMap::sigmoid, b.middle, b.g);
   mix_keys(b);
   const Index heads = config_.heads;
   kernel_.run({.r = as_heads(b.r, heads),
