@@ -67,7 +67,10 @@ class SafetensorsWriter {
   /// The bytes of the file.
   /// @throws ValueError if the header would be longer than readers accept.
   std::vector<std::byte> bytes() const {
+    std::size_t size = 0;
+    for (const auto& [name, tensor] : tensors_) size += tensor.bytes.size();
     std::vector<std::byte> result;
+    result.reserve(size + 4096);  // and the header
     for_each_piece([&](std::span<const std::byte> piece) {
       result.insert(result.end(), piece.begin(), piece.end());
       return true;

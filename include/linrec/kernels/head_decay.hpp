@@ -44,7 +44,7 @@ class HeadDecay {
       exp_padded(rates.at, segment.count);
       rates.transform(segment.count, [](const auto& rate, Index) { return rate.min(highest); });
     } else {
-      for (Index i = 0; i < padded<double>(segment.count); ++i) rates[i] = rates_[segment.head];
+      rates.fill(segment.count, rates_[segment.head]);
     }
   }
 
