@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,12 +27,17 @@ inline constexpr double float_floor = 0x1p-24;
 /// Where the file does not say how far that program is off. No golden case exceeds a quarter of it.
 inline constexpr double float_bar_by_default = 2e-6;
 
+/// relative_error or absolute_error.
+using Measure = double (*)(std::span<const double> x, std::span<const double> right);
+
 /// One output against its bar.
 struct Check {
   std::string output;
   bool computed;      ///< or it is in the file, but the kernel gives no such thing
   double error, bar;  ///< the worst over all runs of the way
   bool ok() const { return computed && error <= bar; }
+  /// Takes in what one more run gave. Its shape must be the right one.
+  void add(const Outputs& outputs, std::span<const double> right, Measure measure);
 };
 
 /// Checks all outputs that the file has.

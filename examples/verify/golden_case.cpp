@@ -20,13 +20,12 @@ T parse(const std::string& key, const std::string& text, const char* expected) {
   return value;
 }
 
-}  // namespace
-
-std::string shape_text(const std::vector<Index>& shape) {
-  std::string text;
-  for (const Index extent : shape) text += (text.empty() ? "" : ", ") + std::to_string(extent);
-  return "[" + text + "]";
+/// The tensor that has an output.
+std::string tensor_of(const std::string& output) {
+  return output.starts_with(cache_mid_prefix) ? output : "out." + output;
 }
+
+}  // namespace
 
 GoldenCase::GoldenCase(const std::filesystem::path& path)
     : file_(std::make_unique<const io::SafetensorsFile>(path)) {}
@@ -63,6 +62,16 @@ bool GoldenCase::flag_or(const std::string& key, bool fallback) const {
   if (value != "0" && value != "1")
     throw FormatError(message("option '", key, "': expected 0 or 1, got '", value, "'"));
   return value == "1";
+}
+
+std::pair<double, double> GoldenCase::interval(const std::string& key) const {
+  const char* const expected = "two numbers, (a, b)";
+  const std::string whole = text(key);
+  const auto comma = whole.find(", ");
+  if (!whole.starts_with('(') || !whole.ends_with(')') || comma == whole.npos)
+    throw FormatError(message("option '", key, "': expected ", expected, ", got '", whole, "'"));
+  return {parse<double>(key, whole.substr(1, comma - 1), expected),
+          parse<double>(key, whole.substr(comma + 2, whole.size() - comma - 3), expected)};
 }
 
 void GoldenCase::check_size(const std::string& key, Index size) const {
@@ -120,18 +129,21 @@ void GoldenCase::check_all_inputs_read() const {
 std::vector<std::string> GoldenCase::output_names() const {
   std::vector<std::string> names;
   for (const std::string& name : file_->names())
-    if (name.starts_with("out.")) names.push_back(name.substr(4));
+    if (name.starts_with("out."))
+      names.push_back(name.substr(4));
+    else if (name.starts_with(cache_mid_prefix))
+      names.push_back(name);
   return names;
 }
 
-bool GoldenCase::has_output(const std::string& name) const { return file_->contains("out." + name); }
+bool GoldenCase::has_output(const std::string& name) const { return file_->contains(tensor_of(name)); }
 
-io::Tensor GoldenCase::output(const std::string& name) const { return file_->tensor("out." + name); }
+io::Tensor GoldenCase::output(const std::string& name) const { return file_->tensor(tensor_of(name)); }
 
 void GoldenCase::check_output_shape(const std::string& name, const std::vector<Index>& shape) const {
   const std::vector<Index> stored = output(name).shape;
   if (stored != shape)
-    throw FormatError(message("out.", name, ": expected ", shape_text(shape),
+    throw FormatError(message(tensor_of(name), ": expected ", shape_text(shape),
                               " from the inputs and options, got ", shape_text(stored)));
 }
 

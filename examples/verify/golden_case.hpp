@@ -9,6 +9,8 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "linrec/io/tensor.hpp"
@@ -18,6 +20,9 @@ class SafetensorsFile;  // spares most sources the JSON parser
 }
 
 namespace linrec::verify {
+
+/// The names of outputs that are caches half way begin so.
+inline constexpr std::string_view cache_mid_prefix = "cache_mid.";
 
 /// The case asks for something that this tool does not know: a kernel, an option, an input.
 struct Unknown : std::runtime_error {
@@ -39,6 +44,8 @@ class GoldenCase {
   std::int64_t count(const std::string& key) const;  ///< an integer of at least 0
   std::int64_t count_or(const std::string& key, std::int64_t fallback) const;
   bool flag_or(const std::string& key, bool fallback) const;  ///< "0" or "1"
+  /// Two numbers as Python writes them, "(0.01, 2.0)".
+  std::pair<double, double> interval(const std::string& key) const;
 
   /// @throws FormatError if the option `key` is there and says another size.
   void check_size(const std::string& key, Index size) const;
@@ -62,19 +69,19 @@ class GoldenCase {
   /// @throws Unknown if there is an input that nobody asked for.
   void check_all_inputs_read() const;
 
-  // The right outputs, out.NAME. The names here are without the "out.".
+  // The right outputs, out.NAME and cache_mid.NAME. The names here are without the "out.".
   std::vector<std::string> output_names() const;
   bool has_output(const std::string& name) const;
   io::Tensor output(const std::string& name) const;
   /// @throws FormatError if the output has another shape.
   void check_output_shape(const std::string& name, const std::vector<Index>& shape) const;
 
+  /// All tensors, for who reads weights.
+  const io::SafetensorsFile& tensors() const { return *file_; }
+
  private:
   std::unique_ptr<const io::SafetensorsFile> file_;
   std::set<std::string> read_;
 };
-
-/// "[2, 7, 3]"
-std::string shape_text(const std::vector<Index>& shape);
 
 }  // namespace linrec::verify

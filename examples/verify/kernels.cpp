@@ -63,6 +63,56 @@ constexpr KernelEntry entries[] = {
   the option dt_bias, if there, is checked like an output against the bias whose softplus is base_dt
 )",
      "dt_bias"},
+    {"mamba2_layer", run_mamba2_layer<double>, run_mamba2_layer<float>,
+     R"(  in_proj.weight [2 H P + 2 G N + H, D] for z, x, B, C, dt; conv1d.weight [H P + 2 G N, 1, W]
+  dt_bias [H]  D [H] or [H P]  A_log [H], or A_log_base, A_log_deltas [H-1]  out_proj.weight [D, H P]
+  in_proj.bias, conv1d.bias, out_proj.bias, norm.weight [H P]  (may be missing)
+  options: nheads H, headdim P, d_state N; ngroups G (1), norm_group_size (H P / G), eps (1e-5),
+    dt_limit=(min, max), norm_before_gate=1
+  out.cache.ssm_state [B,H,P,N]  out.cache.conv_state [B, H P + 2 G N, W]
+)"},
+    {"gated_deltanet_layer", run_gated_delta_net_layer<double>, run_gated_delta_net_layer<float>,
+     R"(  q_proj.weight, k_proj.weight [G K, D]  v_proj.weight [H V, D]  a_proj.weight, b_proj.weight [H, D]
+  dt_bias [H]  A_log [H], or A_log_base, A_log_delta [H-1]  o_norm.weight [V]  o_proj.weight [D, H V]
+  q_conv1d.weight, k_conv1d.weight [G K, 1, W], v_conv1d.weight [H V, 1, W]  g_proj.weight [H V, D]  (may be
+    missing; the convolutions all or none)
+  options: num_heads G, num_v_heads H (G), head_k_dim K, head_v_dim V, norm_eps (1e-6), allow_neg_eigval=1
+  out.cache.recurrent_state [B,H,K,V]  out.cache.conv_state_q, ..._k, ..._v [B, channels, W]
+)"},
+    {"gla_layer", run_gla_layer<double>, run_gla_layer<float>,
+     R"(  q_proj.weight [H K, D]  k_proj.weight [G K, D]  v_proj.weight [G V, D]  o_proj.weight [D, H V]
+  the gate: gk_proj.0.weight [R, D], gk_proj.1.weight [G K, R], gk_proj.1.bias [G K]; or PoST's
+    a_proj.weight [G K, D], dt_bias [G K], A_log_base, A_log_delta [H-1]
+  convolutions and g_proj.weight as above, g_norm.weight or g_norm_swish_gate.weight [V]  (may be missing)
+  options: num_heads H, num_kv_heads G (H), head_k_dim K, head_v_dim V, norm_eps (1e-6),
+    gate_logit_normalizer (16), clamp_min
+  out.cache.recurrent_state [B,H,K,V]  out.cache.conv_state_q, ..._k, ..._v [B, channels, W]
+)"},
+    {"retnet_layer", run_retnet_layer<double>, run_retnet_layer<float>,
+     R"(  q_proj.weight [H K, D]  k_proj.weight [G K, D]  v_proj.weight [G V, D]  o_proj.weight [D, H V]
+  convolutions, g_proj.weight and the norm as above  (may be missing)
+  gamma = 1 - 2^(-5-h); rotary embedding of q and k, half-split, base 10000, positions from 0
+  options: num_heads H, num_kv_heads G (H), head_k_dim K, head_v_dim V, norm_eps (1e-6)
+  out.cache.recurrent_state [B,H,K,V]  out.cache.conv_state_q, ..._k, ..._v [B, channels, W]
+)"},
+    {"rwkv7_time_mix", run_rwkv7_time_mix<double>, run_rwkv7_time_mix<float>,
+     R"(  in.v_first [B,T,D] unless layer_id=0, whose layer gives it (out.v_first)
+  the published names: x_r, x_w, x_k, x_v, x_a, x_g, w0, a0, v0, k_k, k_a [D]  r_k [H,K]
+  w1, a1, v1, g1 [D, R]  w2, a2, v2, g2 [R, D]  (inputs first; no v0, v1, v2 in layer 0)
+  receptance.weight, key.weight, value.weight, output.weight [D, D]  ln_x.weight, ln_x.bias [D]
+  options: head_size K, layer_id, ln_x_eps (1e-5 K), kk_eps (0), added to |kk|^2
+  out.cache.wkv_state [B,H,V,K]  out.cache.x_prev [B,D]
+)"},
+    {"rwkv7_time_mix_fla_names", run_rwkv7_time_mix_fla_names<double>, run_rwkv7_time_mix_fla_names<float>,
+     R"(  the same with fla's names: r_proj.weight, ..., o_proj.weight, g_norm.weight, g_norm.bias; and
+    w_lora, a_lora, v_lora, g_lora as w_lora.lora.0.weight [R, D], w_lora.lora.2.weight [D, R] and
+    w_lora.lora.2.bias [D]
+  with PoST also w0_base, w0_delta [D-1], added to the bias of w_lora
+)"},
+    {"rwkv7_channel_mix", run_rwkv7_channel_mix<double>, run_rwkv7_channel_mix<float>,
+     R"(  x_k [D]  key.weight [F, D]  value.weight [D, F]
+  out.cache.x_prev [B,D]
+)"},
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What the tool can run: one entry a kernel. A further kernel is a run function and an entry in
+// What the tool can run: one entry a kernel or layer. A further one is a run function and an entry in
 // kernels.cpp; --help and the table follow.
 #pragma once
 
@@ -68,5 +68,19 @@ template <class Scalar>
 Results run_post_map(GoldenCase&, const Request&);
 template <class Scalar>
 Results run_post_init(GoldenCase&, const Request&);
+template <class Scalar>
+Results run_mamba2_layer(GoldenCase&, const Request&);
+template <class Scalar>
+Results run_gated_delta_net_layer(GoldenCase&, const Request&);
+template <class Scalar>
+Results run_gla_layer(GoldenCase&, const Request&);
+template <class Scalar>
+Results run_retnet_layer(GoldenCase&, const Request&);
+template <class Scalar>
+Results run_rwkv7_time_mix(GoldenCase&, const Request&);
+template <class Scalar>
+Results run_rwkv7_time_mix_fla_names(GoldenCase&, const Request&);
+template <class Scalar>
+Results run_rwkv7_channel_mix(GoldenCase&, const Request&);
 
 }  // namespace linrec::verify

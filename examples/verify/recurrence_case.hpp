@@ -10,14 +10,11 @@
 
 #include "kernels.hpp"
 #include "linrec/core/token_view.hpp"
-#include "linrec/kernels/state.hpp"
 #include "linrec/policy/taper.hpp"
 #include "splits.hpp"
+#include "state_values.hpp"
 
 namespace linrec::verify {
-
-/// How a file writes a state: as linrec does, or transposed.
-enum class Orientation { key_value, value_key };
 
 /// The words of an architecture for the common things.
 struct Names {
@@ -139,19 +136,13 @@ class RecurrenceCase {
     return result;
   }
 
-  std::vector<Index> state_shape() const {
-    if (names_.orientation == Orientation::key_value)
-      return {batch_, dims_.heads(), dims_.key(), dims_.value()};
-    return {batch_, dims_.heads(), dims_.value(), dims_.key()};
-  }
-
   template <class Kernel>
   typename Kernel::State initial_state(const Kernel& kernel) const {
     using Matrix = typename Kernel::State::Matrix;
     auto state = kernel.initial_state(batch_);
     for (Index b = 0; b < batch_; ++b) state.set_position(b, position_);
     if (!file_.has_input("initial_state", "has_initial_state")) return state;
-    const std::vector<Index> shape = state_shape();
+    const std::vector<Index> shape = state_values(state, names_.orientation).shape;
     const auto numbers = file_.input("initial_state", shape, "the state's shape").template to<Scalar>();
     for (Index i = 0; i < batch_ * dims_.heads(); ++i) {
       const Eigen::Map<const Matrix> s(numbers.data() + i * dims_.key() * dims_.value(), shape[2], shape[3]);
@@ -171,29 +162,12 @@ class RecurrenceCase {
     std::vector<Scalar> numbers(static_cast<std::size_t>(shape[0] * shape[1] * shape[2] * shape[3]),
                                 std::numeric_limits<Scalar>::quiet_NaN());
     const TokenView<Scalar> o(numbers.data(), shape[0], shape[1], shape[2], shape[3]);
-    Index first = 0;
-    for (const Piece& piece : split) {
-      if (piece.prefill) {
-        kernel.prefill(slice(first, piece.tokens), state, o.slice(first, piece.tokens));
-      } else {
-        for (Index t = first; t < first + piece.tokens; ++t) kernel.step(slice(t, 1), state, o.slice(t, 1));
-      }
-      first += piece.tokens;
-    }
+    for_each_call(
+        split,
+        [&](Index first, Index count) { kernel.prefill(slice(first, count), state, o.slice(first, count)); },
+        [&](Index t) { kernel.step(slice(t, 1), state, o.slice(t, 1)); });
     return {{names_.output, {shape, std::vector<double>(numbers.begin(), numbers.end())}},
-            {"final_state", {state_shape(), state_numbers(state)}}};
-  }
-
-  template <class KernelState>
-  std::vector<double> state_numbers(const KernelState& state) const {
-    std::vector<double> numbers;
-    for (Index b = 0; b < batch_; ++b)
-      for (Index h = 0; h < dims_.heads(); ++h) {
-        typename KernelState::Matrix s = state.matrix(b, h);
-        if (names_.orientation == Orientation::value_key) s = s.transpose().eval();
-        numbers.insert(numbers.end(), s.data(), s.data() + s.size());
-      }
-    return numbers;
+            {"final_state", state_values(state, names_.orientation)}};
   }
 
   GoldenCase& file_;

@@ -28,6 +28,29 @@ inline Split random_split(Index tokens, std::mt19937_64& bits) {
   return split;
 }
 
+/// The same split of the first tokens only.
+inline Split first_tokens(const Split& split, Index tokens) {
+  Split first;
+  for (const auto& [count, prefill] : split) {
+    first.push_back({std::min(count, tokens), prefill});
+    tokens -= first.back().tokens;
+  }
+  return first;
+}
+
+/// Goes through a sequence: calls prefill(first, count) or step(t) as the split says.
+template <class Prefill, class Step>
+void for_each_call(const Split& split, Prefill&& prefill, Step&& step) {
+  Index first = 0;
+  for (const Piece& piece : split) {
+    if (piece.prefill)
+      prefill(first, piece.tokens);
+    else
+      for (Index t = first; t < first + piece.tokens; ++t) step(t);
+    first += piece.tokens;
+  }
+}
+
 /// The splits of a way: one for steps and for prefill, several for splits. The same seed gives the same
 /// splits everywhere.
 inline std::vector<Split> splits_of(Way way, Index tokens, std::uint64_t seed) {

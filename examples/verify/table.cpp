@@ -66,8 +66,7 @@ void Table::add(const std::string& name, const Row& row) {
         check.computed && check.bar > 0 && check.error / check.bar > worst.ratio)
       worst = {check.error / check.bar, name + " " + row.way + " " + check.output};
   if (quiet_ && row.verdict == Verdict::ok) return;
-  if (!header_printed_)
-    print("case", "scalar", "way", "result", "worst relative error of each output, and its bar");
+  if (!header_printed_) print("case", "scalar", "way", "result", "worst error of each output, and its bar");
   header_printed_ = true;
   const auto or_dash = [](const std::string& text) { return text.empty() ? "-" : text; };
   print(name, or_dash(row.scalar), or_dash(row.way), name_of(row.verdict), details_of(row));

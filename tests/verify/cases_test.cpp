@@ -23,6 +23,12 @@ ToolRun run_changed(const std::string& name, const Change& change) {
 Change option(const std::string& key, const std::string& value) {
   return [=](CaseFile& file) { file.metadata[key] = value; };
 }
+Change without_option(const std::string& key) {
+  return [=](CaseFile& file) { REQUIRE(file.metadata.erase(key) == 1); };
+}
+Change reshaped(const std::string& tensor, std::vector<Index> shape) {
+  return [=](CaseFile& file) { file.tensors.at(tensor).shape = shape; };
+}
 Change without(const std::string& tensor) {
   return [=](CaseFile& file) { REQUIRE(file.tensors.erase(tensor) == 1); };
 }
@@ -55,7 +61,7 @@ TEST_CASE("verify: what it does not know is unknown and no pass") {
   check_refused(
       "unknown",
       {{"gla_T1", option("kernel", "mega"), "kernel 'mega'"},
-       {"gla_T1", [](CaseFile& file) { file.metadata.erase("kernel"); }, "option 'kernel' is missing"},
+       {"gla_T1", without_option("kernel"), "option 'kernel' is missing"},
        {"gla_T1", new_input, "in.mask: not an input of this kernel"},
        {"gla_T1", option("state", "S[B,H,V,K]"), "option 'state': expected 'S[B,H,K,V]', got 'S[B,H,V,K]'"},
        {"ssd_T1", option("scale", "0.5"), "option 'scale': expected 1, got '0.5'"},
@@ -69,9 +75,6 @@ TEST_CASE("verify: what it does not know is unknown and no pass") {
 TEST_CASE("verify: cases that contradict themselves") {
   const Change no_outputs = [](CaseFile& file) {
     for (const std::string& name : file.outputs()) file.tensors.erase(name);
-  };
-  const auto reshaped = [](const std::string& tensor, std::vector<Index> shape) -> Change {
-    return [=](CaseFile& file) { file.tensors.at(tensor).shape = shape; };
   };
   const auto number = [](const std::string& tensor, double value) -> Change {
     return [=](CaseFile& file) { file.tensors.at(tensor).numbers[0] = value; };
@@ -113,11 +116,73 @@ TEST_CASE("verify: cases that contradict themselves") {
        {"gla_tiny", option("scale", "nan"), "option 'scale': expected a number, got 'nan'"},
        {"gla_tiny", option("scale", "0"), "option 'scale': expected a number other than 0"},
        {"gdn_tiny", option("qk_l2norm", "True"), "option 'qk_l2norm': expected 0 or 1, got 'True'"},
-       {"rwkv7_post_offset", [](CaseFile& file) { file.metadata.erase("train_length"); },
-        "option 'train_length' is missing"},
+       {"rwkv7_post_offset", without_option("train_length"), "option 'train_length' is missing"},
        {"gla_tiny", number("in.gk", 0.5), "expected a log-decay of at most 0, got 0.5"},
        {"gla_post_offset", number("in.alpha", 2), "alpha[0]: expected a number in [0, 1], got 2"},
        {"ssd_T1", number("in.A", 1), "in.A[0]: expected a finite number of at most 0, got 1"}});
+}
+
+TEST_CASE("verify: layers with something that it does not know") {
+  check_refused(
+      "unknown",
+      {{"layer_gla_post", option("alpha_mode", "fixed"), "option 'alpha_mode': 'fixed'"},
+       {"layer_gla", option("feature_map", "relu"), "option 'feature_map': expected 'identity'"},
+       {"layer_retnet", option("rotary", "interleaved"), "option 'rotary': expected 'half-split, "},
+       {"layer_rwkv7_channel_mix", option("activation", "gelu"),
+        "option 'activation': expected 'relu squared', got 'gelu'"},
+       {"layer_rwkv7_time_mix", option("layer_id", "0"), "in.v_first: not an input of this kernel"}});
+}
+
+TEST_CASE("verify: layers whose weights are not what they should be") {
+  const Change extra = [](CaseFile& file) { file.tensors["A_log"] = file.tensors.at("A_log_delta"); };
+  const Change two = [](CaseFile& file) {
+    file.tensors.erase("q_proj.weight");
+    file.tensors.at("o_proj.weight").shape = {16, 64};
+  };
+  check_refused(
+      "error",
+      {{"layer_mamba2", without("out_proj.weight"),
+        "the tensors are not those of the model: missing: 'out_proj.weight' [32, 64]"},
+       {"layer_mamba2_post", without("A_log_deltas"), "missing: 'A_log_delta' [3]"},
+       {"layer_gla", without("gk_proj.0.weight"), "missing: 'gk_proj.0.weight'"},
+       {"layer_rwkv7_time_mix", without("v1"), "missing: 'v1'"},
+       {"layer_rwkv7_channel_mix", without("value.weight"), "missing: 'value.weight' [32, 64]"},
+       {"layer_gdn", reshaped("a_proj.weight", {32, 2}),
+        "wrong shape: 'a_proj.weight': expected [2, 32], got [32, 2] (transposed)"},
+       {"layer_gdn_post", extra, "unexpected: 'A_log' [1]"},
+       {"layer_retnet", two,
+        "missing: 'q_proj.weight' [32, 32]; wrong shape: 'o_proj.weight': expected [32, 32], got [16, 64]"},
+       {"layer_mamba2", option("nheads", "5"), "wrong shape: 'in_proj.weight': expected [181, 32]"},
+       {"layer_mamba2", option("ngroups", "3"), "wrong shape: 'in_proj.weight': expected [180, 32]"},
+       {"layer_gla", option("num_heads", "3"), "wrong shape: 'q_proj.weight': expected [12, 32]"}});
+}
+
+TEST_CASE("verify: layers that contradict themselves") {
+  check_refused(
+      "error",
+      {{"layer_gla", without_option("cache_mid_after"), "option 'cache_mid_after' is missing"},
+       {"layer_gla", option("cache_mid_after", "14"), "expected at most T = 13, got 14"},
+       {"layer_gla", without_option("num_heads"), "option 'num_heads' is missing"},
+       {"layer_gla", option("alpha_mode", "analytical"), "is analytical, but A_log_base is not there"},
+       {"layer_gla_post", option("alpha_mode", "learnable"), "is learnable, but alpha_logits is not there"},
+       {"layer_gla_post_learnable", option("alpha_mode", "analytical"),
+        "is analytical, but alpha_logits is there"},
+       {"layer_mamba2_post", without_option("train_length"), "option 'train_length' is missing"},
+       {"layer_mamba2_post", option("train_length", "1"), "expected a finite number > 1, got 1"},
+       {"layer_mamba2", option("d_model", "64"), "option 'd_model' is 64, but the tensors have 32"},
+       {"layer_mamba2", option("nheads", "99999999999"), "option 'nheads': expected at most 16777216"},
+       {"layer_mamba2", reshaped("in.x", {26, 32}), "in.x: expected 3 extents, got [26, 32]"},
+       {"layer_mamba2_groups", option("norm_group_size", "24"), "divides nheads headdim = 64, got 24"},
+       {"layer_mamba2_groups", option("dt_limit", "0.01"), "expected two numbers, (a, b), got '0.01'"},
+       {"layer_mamba2_groups", option("dt_limit", "(0.01, x)"), "expected two numbers, (a, b), got 'x'"},
+       {"layer_rwkv7_time_mix", without("in.v_first"), "has no tensor 'in.v_first'"},
+       {"layer_rwkv7_time_mix", without_option("layer_id"), "option 'layer_id' is missing"},
+       {"layer_rwkv7_time_mix", option("head_size", "5"), "divides d_model = 32, got 5"},
+       {"layer_rwkv7_time_mix", option("head_size", "0"), "divides d_model = 32, got 0"},
+       {"layer_gdn", reshaped("out.cache.conv_state_q", {2, 4, 16}),
+        "out.cache.conv_state_q: expected [2, 16, 4]"},
+       {"layer_gdn", reshaped("cache_mid.recurrent_state", {2, 2, 16, 8}),
+        "cache_mid.recurrent_state: expected [2, 2, 8, 16]"}});
 }
 
 TEST_CASE("verify: files that cannot be read") {

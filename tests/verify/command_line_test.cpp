@@ -9,14 +9,18 @@
 
 using namespace linrec::test;
 using linrec::Index;
+using linrec::verify::absolute_error;
+using linrec::verify::first_tokens;
+using linrec::verify::for_each_call;
 using linrec::verify::Piece;
 using linrec::verify::relative_error;
 using linrec::verify::splits_of;
 using linrec::verify::Way;
 
 TEST_CASE("verify: a wrong command line") {
-  for (const std::string arguments : {"", "--way", "--way=sideways", "--scalar=half", "--seed=x",
-                                      "--tolerance-float=-1", "--tolerance-double=a", "--nonsense"}) {
+  for (const std::string arguments :
+       {"", "--way", "--way=sideways", "--scalar=half", "--seed=x", "--tolerance-float=-1",
+        "--tolerance-double=a", "--nonsense", "--model=x", "--expected=x"}) {
     const ToolRun run = run_tool(arguments + (arguments.empty() ? "" : quoted(golden("gla_T1"))));
     CAPTURE(arguments, run.output);
     CHECK(run.status == 2);
@@ -24,6 +28,9 @@ TEST_CASE("verify: a wrong command line") {
     CHECK_FALSE(run.has(" ok"));
   }
   CHECK(run_tool("").has("FILE is required"));
+  CHECK(run_tool("--model x").has("--model requires --expected"));
+  CHECK(run_tool("--expected x").has("--expected requires --model"));
+  CHECK(run_tool("--model x").status == 2);
 }
 
 TEST_CASE("verify: the help describes the files") {
@@ -36,6 +43,19 @@ TEST_CASE("verify: the help describes the files") {
                            "\nrwkv7\n",
                            "\npost_map\n",
                            "\npost_init\n",
+                           "\nmamba2_layer\n",
+                           "\ngated_deltanet_layer\n",
+                           "\ngla_layer\n",
+                           "\nretnet_layer\n",
+                           "\nrwkv7_time_mix\n",
+                           "\nrwkv7_time_mix_fla_names\n",
+                           "\nrwkv7_channel_mix\n",
+                           "cache_mid.NAME",
+                           "cache_mid_after",
+                           "NAME.token_ids",
+                           "NAME.state.wkv",
+                           "--model FILE|DIR --expected FILE",
+                           "1e-9",
                            "in.NAME",
                            "out.NAME",
                            "f32.NAME",
@@ -127,6 +147,32 @@ TEST_CASE("verify: splits cover the sequence, and come of the seed alone") {
   REQUIRE(splits_of(Way::steps, 9, 1).size() == 1);
   CHECK_FALSE(splits_of(Way::steps, 9, 1)[0][0].prefill);
   CHECK(splits_of(Way::prefill, 9, 1)[0][0].prefill);
+}
+
+TEST_CASE("verify: a part of a split, and what it calls") {
+  const linrec::verify::Split split{{2, true}, {0, true}, {3, false}, {4, true}};
+  const auto calls = [](const linrec::verify::Split& of) {
+    std::string text;
+    for_each_call(
+        of, [&](Index first, Index n) { text += " p" + std::to_string(first) + "+" + std::to_string(n); },
+        [&](Index t) { text += " s" + std::to_string(t); });
+    return text;
+  };
+  CHECK(calls(split) == " p0+2 p2+0 s2 s3 s4 p5+4");
+  CHECK(calls(first_tokens(split, 9)) == calls(split));
+  CHECK(calls(first_tokens(split, 6)) == " p0+2 p2+0 s2 s3 s4 p5+1");
+  CHECK(calls(first_tokens(split, 4)) == " p0+2 p2+0 s2 s3 p4+0");
+  CHECK(calls(first_tokens(split, 0)) == " p0+0 p0+0 p0+0");
+}
+
+TEST_CASE("verify: the absolute error") {
+  using Numbers = std::vector<double>;
+  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  CHECK(absolute_error(Numbers{1, 2, -3}, Numbers{1, 2, -4}) == 1);
+  CHECK(absolute_error(Numbers{}, Numbers{}) == 0);
+  CHECK(absolute_error(Numbers{nan, 1}, Numbers{2, 1}) == inf);
+  CHECK(absolute_error(Numbers{nan, 1}, Numbers{nan, 3}) == 2);
+  CHECK(absolute_error(Numbers{inf, 1}, Numbers{inf, 1}) == 0);
 }
 
 TEST_CASE("verify: the relative error") {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -74,22 +75,29 @@ struct CaseFile {
   std::map<std::string, Entry> tensors;
   std::map<std::string, std::string> metadata;
 
-  explicit CaseFile(const std::string& golden_name) {
-    const io::SafetensorsFile file(golden(golden_name));
+  CaseFile() = default;
+  explicit CaseFile(const std::string& golden_name) : CaseFile(read(golden(golden_name))) {}
+  static CaseFile read(const std::filesystem::path& path) {
+    const io::SafetensorsFile file(path);
+    CaseFile result;
     for (const std::string& name : file.names()) {
       const io::Tensor tensor = file.tensor(name);
-      tensors[name] = {tensor.type, tensor.shape, tensor.to<double>()};
+      result.tensors[name] = {tensor.type, tensor.shape, tensor.to<double>()};
     }
-    metadata = file.metadata();
+    result.metadata = file.metadata();
+    return result;
   }
 
   std::filesystem::path write(const std::filesystem::path& path) const {
     io::SafetensorsWriter writer;
     for (const auto& [name, tensor] : tensors) {
-      if (tensor.type == io::DataType::F64)
-        writer.add(name, tensor.shape, tensor.numbers);
+      const auto& [type, shape, numbers] = tensor;
+      if (type == io::DataType::F64)
+        writer.add(name, shape, numbers);
+      else if (type == io::DataType::I64)
+        writer.add(name, shape, std::vector<std::int64_t>(numbers.begin(), numbers.end()));
       else
-        writer.add(name, tensor.shape, std::vector<float>(tensor.numbers.begin(), tensor.numbers.end()));
+        writer.add(name, shape, std::vector<float>(numbers.begin(), numbers.end()));
     }
     for (const auto& [key, value] : metadata) writer.set_metadata(key, value);
     writer.write(path);
@@ -107,8 +115,12 @@ struct CaseFile {
   std::vector<std::string> outputs() const {
     std::vector<std::string> names;
     for (const auto& [name, tensor] : tensors)
-      if (name.starts_with("out.")) names.push_back(name);
+      if (name.starts_with("out.") || name.starts_with("cache_mid.")) names.push_back(name);
     return names;
+  }
+  /// What the table calls the output of that tensor.
+  static std::string shown(const std::string& tensor) {
+    return tensor.starts_with("out.") ? tensor.substr(4) : tensor;
   }
 };
 

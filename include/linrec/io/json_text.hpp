@@ -1,6 +1,7 @@
 // JSON files that people write around checkpoints: config.json and model.safetensors.index.json.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -34,6 +35,20 @@ inline std::string quote_bare_words(std::string_view text) {
   return result;
 }
 
+/// How deep arrays and objects lie in each other.
+inline std::size_t json_depth(std::string_view text) {
+  std::size_t depth = 0, deepest = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '"') in_string = !in_string;
+    if (in_string && text[i] == '\\') ++i;
+    if (in_string) continue;
+    if (text[i] == '[' || text[i] == '{') deepest = std::max(deepest, ++depth);
+    if ((text[i] == ']' || text[i] == '}') && depth > 0) --depth;
+  }
+  return deepest;
+}
+
 /// @throws FormatError, naming the file and the reason, if it is no JSON object.
 inline nlohmann::json read_json_object(const std::filesystem::path& path) {
   constexpr std::size_t limit = std::size_t{1} << 28;
@@ -43,6 +58,10 @@ inline nlohmann::json read_json_object(const std::filesystem::path& path) {
                               file.bytes.size()));
   const std::string text =
       quote_bare_words(std::string_view(reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size()));
+  constexpr std::size_t deepest = 100;  // copying and printing JSON is recursive
+  if (json_depth(text) > deepest)
+    throw FormatError(message("file '", path.string(), "': expected JSON that is nested at most ", deepest,
+                              " deep, got ", json_depth(text)));
   nlohmann::json json;
   try {
     json = nlohmann::json::parse(text);

@@ -57,26 +57,35 @@ struct DecayParameters {
   }
 };
 
-/// @param plain the name of the rates of a plain layer, [channels].
-/// @param post what PoST's parameters begin with, "A_log" or "w0".
+/// What the rates of a layer are called: of a plain one, and PoST's first rate and gaps.
+struct DecayNames {
+  std::string_view plain, base, gaps;
+};
+inline constexpr DecayNames mamba2_decay_names{"A_log", "A_log_base", "A_log_deltas"};
+inline constexpr DecayNames head_decay_names{"A_log", "A_log_base", "A_log_delta"};
+inline constexpr DecayNames rwkv7_decay_names{"w_lora.lora.2.bias", "w0_base", "w0_delta"};
+
+/// A layer is PoST's if it has the first rate.
 template <class Scalar>
-DecayParameters read_decay(WeightReader<Scalar>& reader, const LayerNames& names, std::string_view plain,
-                           const std::string& post, Index channels, double train_length) {
+DecayParameters read_decay(WeightReader<Scalar>& reader, const LayerNames& names,
+                           const DecayNames& decay_names, Index channels, double train_length) {
   DecayParameters decay;
   decay.train_length = train_length;
-  if (!reader.has(names, post + "_base")) {
-    decay.log_rates = reader.get(names, plain, {channels}).to_double();
+  decay.in_sigmoid = decay_names.base == rwkv7_decay_names.base;
+  if (!reader.has(names, decay_names.base)) {
+    decay.log_rates = reader.get(names, decay_names.plain, {channels}).to_double();
     return decay;
   }
-  const Parameter<Scalar> base = reader.get(names, post + "_base", {});
+  const Parameter<Scalar> base = reader.get(names, decay_names.base, {});
   if (base.present()) decay.theta = static_cast<double>(base.data()[0]);
-  const std::string gaps = post + (reader.has(names, post + "_deltas") ? "_deltas" : "_delta");
   if (channels > 1)
-    decay.delta = reader.get(names, gaps, {channels - 1}).to_double();
-  else if (reader.has(names, gaps))  // the published code stores one gap for a single channel, too
-    reader.get(names, gaps, {1});
+    decay.delta = reader.get(names, decay_names.gaps, {channels - 1}).to_double();
+  else if (reader.has(names,
+                      decay_names.gaps))  // the published code stores one gap for a single channel, too
+    reader.get(names, decay_names.gaps, {1});
   if (reader.has(names, "alpha_logits"))
     decay.alpha_logits = reader.get(names, "alpha_logits", {channels - 1}).to_double();
+  reader.ignore(names.prefix + "alpha_fixed");  // written beside the others, and not read
   return decay;
 }
 
@@ -208,7 +217,7 @@ RWKV7TimeMixWeights<Scalar> read_weights(WeightReader<Scalar>& reader, const Lay
   w.v_proj = reader.get(names, "v_proj.weight", {values, width});
   w.o_proj = reader.get(names, "o_proj.weight", {width, values});
   // Of a plain layer the bias of w_lora is the spectrum; PoST has both.
-  w.w_lora = read_low_rank(reader, names, "w_lora", keys, width, reader.has(names, "w0_base"));
+  w.w_lora = read_low_rank(reader, names, "w_lora", keys, width, reader.has(names, rwkv7_decay_names.base));
   w.a_lora = read_low_rank(reader, names, "a_lora", keys, width, true);
   w.g_lora = read_low_rank(reader, names, "g_lora", values, width, false);
   if (!config.first_layer) {
@@ -224,14 +233,6 @@ RWKV7TimeMixWeights<Scalar> read_weights(WeightReader<Scalar>& reader, const Lay
   w.g_norm_bias = reader.get(names, "g_norm.bias", {values});
   return w;
 }
-template <class Scalar>
-DecayParameters read_rwkv7_decay(WeightReader<Scalar>& reader, const LayerNames& names, Index channels,
-                                 double train_length) {
-  DecayParameters decay = read_decay(reader, names, "w_lora.lora.2.bias", "w0", channels, train_length);
-  decay.in_sigmoid = true;
-  return decay;
-}
-
 template <class Scalar>
 RWKV7ChannelMixWeights<Scalar> read_channel_mix(WeightReader<Scalar>& reader, const LayerNames& names,
                                                 Index width, Index hidden) {

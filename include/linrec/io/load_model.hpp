@@ -11,6 +11,7 @@
 
 #include <charconv>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "linrec/io/checkpoint.hpp"
@@ -75,7 +76,7 @@ class ModelLoader {
                   const NormKind& norm, double train_length) const {
     const LayerNames names = builder.mixer(i);
     const auto weights = read_weights(builder.reader(), names, layer, tensors);
-    const auto decay = read_decay(builder.reader(), names, "A_log", "A_log", layer.heads, train_length);
+    const auto decay = read_decay(builder.reader(), names, mamba2_decay_names, layer.heads, train_length);
     builder.add_mixer(i, norm, [=] { return make_branch<Mamba2Layer, Scalar>(layer, weights, decay); });
   }
 
@@ -138,7 +139,7 @@ class ModelLoader {
     builder.reader().ignore(names.prefix + "D");  // old files have it, and nobody reads it
     const auto weights = read_weights(builder.reader(), names, layer);
     const auto decay =
-        read_decay(builder.reader(), names, "A_log", "A_log", layer.output_heads(), train_length);
+        read_decay(builder.reader(), names, head_decay_names, layer.output_heads(), train_length);
     builder.add_mixer(i, norm,
                       [=] { return make_branch<GatedDeltaNetLayer, Scalar>(layer, weights, decay); });
   }
@@ -167,14 +168,16 @@ class ModelLoader {
                [&](Builder& builder, Index i, const NormKind& norm) {
                  const LayerNames names = builder.mixer(i);
                  const auto weights = read_weights(builder.reader(), names, layer);
-                 DecayParameters decay;
-                 if (weights.a_proj.present())
-                   decay = read_decay(builder.reader(), names, "A_log", "A_log", layer.heads,
+                 std::optional<DecayParameters> decay;
+                 if (builder.reader().has(names, "a_proj.weight"))
+                   decay = read_decay(builder.reader(), names, head_decay_names, layer.heads,
                                       config.number("train_length", 512.0));
-                 else
-                   decay.log_rates = Eigen::ArrayXd::Zero(layer.heads);
-                 builder.add_mixer(i, norm,
-                                   [=] { return make_branch<GLALayer, Scalar>(layer, weights, decay); });
+                 builder.add_mixer(i, norm, [=] {
+                   if (decay) return make_branch<GLALayer, Scalar>(layer, weights, *decay);
+                   DecayParameters unit;  // made now, when the tensors have confirmed the number of heads
+                   unit.log_rates = Eigen::ArrayXd::Zero(layer.heads);
+                   return make_branch<GLALayer, Scalar>(layer, weights, unit);
+                 });
                });
   }
 
@@ -194,7 +197,8 @@ class ModelLoader {
                  const NormKind& norm, std::span<const NameEntry> entries, double train_length) const {
     const LayerNames names = builder.mixer(i, entries);
     const auto weights = read_weights(builder.reader(), names, layer);
-    const auto decay = read_rwkv7_decay(builder.reader(), names, layer.heads * layer.key, train_length);
+    const auto decay =
+        read_decay(builder.reader(), names, rwkv7_decay_names, layer.heads * layer.key, train_length);
     builder.add_mixer(i, norm, [=] { return make_branch<RWKV7TimeMix, Scalar>(layer, weights, decay); });
     const auto mlp = read_channel_mix(builder.reader(), builder.mlp(i), layer.width, hidden);
     builder.add_mlp(i, norm, [=]() -> std::shared_ptr<const Branch<Scalar>> {

@@ -64,7 +64,7 @@ void compare_answers(const SelfTestCase& test, const char* way,
                       at = i;
                     }
                   });
-                  if (!(worst <= result.largest)) result.largest = worst;
+                  if (!(worst <= result.largest) && !std::isnan(result.largest)) result.largest = worst;
                   if (!(worst <= test.tolerance))
                     result.differences.push_back(message(name, " by ", way, ": largest difference ", worst,
                                                          " at ", self_test_place(name, shape, at),

@@ -61,7 +61,8 @@ class SelfTestReader {
     const auto first = checkpoint.tensors().lower_bound(std::string_view(self_test_prefix));
     if (first == checkpoint.tensors().end() || !first->first.starts_with(self_test_prefix))
       throw FormatError(message("checkpoint '", checkpoint.name(),
-                                "': has no self-test, which would be tensors '", self_test_prefix, "...'"));
+                                "': has no self-test: no tensor's name begins with '", self_test_prefix,
+                                "'"));
   }
 
   /// @throws FormatError that lists what is missing, of another shape, there and unknown, or no number.

@@ -61,12 +61,12 @@ struct alignas(cache_line) PerToken {
   double& operator[](Index i) { return at[i]; }
   double operator[](Index i) const { return at[i]; }
 
-  /// Sets whole cache lines, for the first n >= 1 tokens.
+  /// Sets the first n >= 1 tokens, and the rest of their cache lines.
   void fill(Index n, double x) {
-    using Line = Eigen::Array<double, static_cast<int>(Lanes<double>::size), 1>;
     Index i = 0;
-    do Eigen::Map<Line, Eigen::Aligned64>(at + i) = x;
-    while ((i += Lanes<double>::size) < n);
+    do  // with `for`, g++ 12 warns of uninitialised numbers where this is inlined
+      at[i] = x;
+    while (++i < padded<double>(n));
   }
   /// Replaces x by f(x, offset) for the first n tokens; x is an Eigen array of fixed size.
   template <class F>

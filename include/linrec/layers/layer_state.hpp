@@ -84,9 +84,9 @@ class LayerState {
 
   /// All zero, position 0.
   /// @param scratch numbers of scratch memory that come with the state, so that a step needs no allocation.
+  /// @throws ValueError if the number of sequences is negative.
   explicit LayerState(LayerStateShape shape, Index sequences = 1, Index scratch = 0)
       : shape_(std::move(shape)), packer_(sequences) {
-    if (sequences < 0) throw ValueError(message("sequences: expected at least 0, got ", sequences));
     if (shape_.recurrent)
       recurrent_.emplace(*shape_.recurrent, sequences);
     else

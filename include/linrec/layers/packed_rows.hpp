@@ -31,14 +31,18 @@ struct PackedRows {
 /// The memory of PackedRows, and the loop over a batch.
 class RowPacker {
  public:
-  explicit RowPacker(Index sequences = 0)
-      : offsets_(static_cast<std::size_t>(sequences) + 1), source_(static_cast<std::size_t>(chunk_rows)) {}
+  /// @throws ValueError if the number is negative.
+  explicit RowPacker(Index sequences = 0) : source_(static_cast<std::size_t>(chunk_rows)) {
+    if (sequences < 0) throw ValueError(message("sequences: expected at least 0, got ", sequences));
+    offsets_.resize(static_cast<std::size_t>(sequences) + 1);
+  }
+
+  Index sequences() const { return static_cast<Index>(offsets_.size()) - 1; }
 
   /// Calls f(rows) for one chunk after the other, until all real tokens of the batch have been in one. The
   /// tokens of a sequence come in order. Allocates nothing.
   template <class F>
   void for_each_chunk(const SequenceLayout& layout, Index tokens, F&& f) {
-    const Index sequences = static_cast<Index>(offsets_.size()) - 1;
     Index count = 0;
     const auto hand_out = [&](Index s) {  // the last sequence of the chunk
       std::fill(offsets_.begin() + s + 1, offsets_.end(), count);
@@ -47,7 +51,7 @@ class RowPacker {
       count = 0;
     };
     offsets_[0] = 0;
-    for (Index s = 0; s < sequences; ++s) {
+    for (Index s = 0; s < sequences(); ++s) {
       offsets_[static_cast<std::size_t>(s)] = count;
       layout.for_each_run(s, tokens, [&](Index row, Index first, Index n) {
         for (Index t = first; t < first + n; ++t) {
@@ -56,7 +60,7 @@ class RowPacker {
         }
       });
     }
-    if (count > 0) hand_out(sequences - 1);
+    if (count > 0) hand_out(sequences() - 1);
   }
 
  private:

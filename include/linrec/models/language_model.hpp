@@ -3,6 +3,7 @@
 // All five architectures are such a list; io/checkpoint.hpp builds it from published files.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -96,12 +97,18 @@ class LanguageModel {
     return logits;
   }
 
-  /// Runs one token of each sequence and writes the logits [S, 1, 1, V]. Allocates nothing.
+  /// Runs one token of each sequence and writes the logits [S, 1, 1, V]. Allocates nothing, but for a state
+  /// that is not of this model's making, once.
   /// @throws as prefill.
   void step(std::span<const TokenId> tokens, State& state, const TokenView<Scalar>& logits) const {
-    check_batch(tokens, state, {});
+    check_state(state);
+    if (static_cast<Index>(tokens.size()) != state.sequences())
+      throw ShapeError(message("tokens: expected one for each of the ", state.sequences(),
+                               " sequences of the state, got ", tokens.size()));
+    check_tokens(tokens, state, {}, 1);
     check_shape("logits", logits, {state.sequences(), 1, 1, vocabulary()});
-    run(tokens, state, {}, 1, state.scratch(),
+    const auto most = static_cast<std::size_t>(std::min(state.sequences(), chunk_rows));
+    run(tokens, state, {}, 1, state.scratch(step_buffers_[most]),
         [&](const PackedRows& rows, Rows<Scalar> x) { write_logits(rows, x, logits); });
   }
   /// The same as a matrix [S, V].
@@ -137,6 +144,8 @@ class LanguageModel {
   Extents check_batch(std::span<const TokenId> tokens, const State& state,
                       const SequenceLayout& layout) const;
   void check_state(const State& state) const;
+  void check_tokens(std::span<const TokenId> tokens, const State& state, const SequenceLayout& layout,
+                    Index count) const;
 
   /// All real tokens chunk by chunk; calls f(rows, x) with what the head reads.
   template <class F>
@@ -149,6 +158,7 @@ class LanguageModel {
   Linear<Scalar> head_;
   std::vector<LayerStateShape> shapes_;
   Index value_width_ = 0;
+  std::array<Index, static_cast<std::size_t>(chunk_rows) + 1> step_buffers_{};  // buffers(rows)
 };
 
 template <class Scalar>
@@ -178,6 +188,8 @@ LanguageModel<Scalar>::LanguageModel(Parts parts) : parts_(std::move(parts)) {
   check_width("final norm", parts_.final_norm.width());
   if (!parts_.head.present()) parts_.head = parts_.embedding;
   head_ = Linear<Scalar>("head", vocabulary(), width(), parts_.head);
+  for (Index rows = 0; rows <= chunk_rows; ++rows)
+    step_buffers_[static_cast<std::size_t>(rows)] = buffers(rows);
 }
 
 template <class Scalar>
@@ -192,6 +204,9 @@ void LanguageModel<Scalar>::check_state(const State& state) const {
     if (!(layer.shape() == shapes_[i]))
       throw ShapeError(
           message("state: layer ", i, ": expected ", shapes_[i].text(), ", got ", layer.shape().text()));
+    if (layer.sequences() != state.sequences())
+      throw ShapeError(message("state: layer ", i, ": expected ", state.sequences(), " sequences, got ",
+                               layer.sequences()));
     for (Index s = 0; s < state.sequences(); ++s)
       if (layer.position(s) != state.position(s))
         throw ValueError(message("state: layer ", i, ", sequence ", s, ": expected the position ",
@@ -213,6 +228,13 @@ auto LanguageModel<Scalar>::check_batch(std::span<const TokenId> tokens, const S
   if (layout.sequences(batch) != state.sequences())
     throw ShapeError(
         message("state: expected ", layout.sequences(batch), " sequences, got ", state.sequences()));
+  check_tokens(tokens, state, layout, count);
+  return {batch, count};
+}
+
+template <class Scalar>
+void LanguageModel<Scalar>::check_tokens(std::span<const TokenId> tokens, const State& state,
+                                         const SequenceLayout& layout, Index count) const {
   for (Index s = 0; s < state.sequences(); ++s)
     layout.for_each_run(s, count, [&](Index row, Index first, Index n) {
       for (Index t = first; t < first + n; ++t) {
@@ -222,7 +244,6 @@ auto LanguageModel<Scalar>::check_batch(std::span<const TokenId> tokens, const S
               message("tokens[", row, ", ", t, "]: expected 0 to ", vocabulary() - 1, ", got ", token));
       }
     });
-  return {batch, count};
 }
 
 template <class Scalar>

@@ -28,7 +28,7 @@ class ModelState {
   }
 
   const std::string& architecture() const { return architecture_; }
-  Index sequences() const { return layers_.front().sequences(); }
+  Index sequences() const { return packer_.sequences(); }
   /// The layers that have a state, first to last.
   std::vector<LayerState<Scalar>>& layers() { return layers_; }
   const std::vector<LayerState<Scalar>>& layers() const { return layers_; }
@@ -50,8 +50,12 @@ class ModelState {
     return a.architecture_ == b.architecture_ && a.layers_ == b.layers_;
   }
 
-  /// For models: scratch memory, and what cuts a batch into chunks.
-  Scalar* scratch() { return scratch_.data(); }
+  /// For models: scratch memory for that many numbers, and what cuts a batch into chunks. A state that another
+  /// model made may have less, and gets more.
+  Scalar* scratch(Index numbers) {
+    if (static_cast<Index>(scratch_.size()) < numbers) scratch_.resize(static_cast<std::size_t>(numbers));
+    return scratch_.data();
+  }
   RowPacker& packer() { return packer_; }
 
  private:
