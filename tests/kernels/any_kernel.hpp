@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "linrec/core/sequence_layout.hpp"
 #include "linrec/core/workspace.hpp"
 #include "linrec/kernels/gated_delta_net.hpp"
 #include "linrec/kernels/mamba2.hpp"
+#include "tests/kernels/batch.hpp"
 #include "tests/kernels/tensor.hpp"
 
 namespace linrec::test {
@@ -124,24 +124,6 @@ Tensor empty_outputs(const Config& config, Index B, Index T);
 Tensor prefill(const Config& config, const Inputs& inputs, AnyState& state, const Run& run = {});
 /// Token by token.
 Tensor steps(const Config& config, const Inputs& inputs, AnyState& state);
-
-/// A batch: its layout, and which tokens {row, t} each sequence has.
-struct Batch {
-  Index rows = 0, tokens = 0;
-  std::vector<std::vector<std::array<Index, 2>>> sequences = {};
-  enum class Kind { dense, lengths, mask, packed } kind = Kind::dense;
-  std::vector<Index> numbers = {};
-  std::vector<std::uint8_t> mask = {};
-
-  static Batch dense(Index rows, Index tokens);
-  static Batch with_lengths(Index tokens, std::vector<Index> lengths);
-  static Batch with_mask(Index tokens, std::vector<std::uint8_t> mask);
-  static Batch packed(std::vector<Index> offsets);
-  SequenceLayout layout() const;
-  Index count() const { return static_cast<Index>(sequences.size()); }
-  /// 1 for real tokens, 0 for padding, [rows, tokens].
-  std::vector<bool> real() const;
-};
 
 /// What the specification says (linrec/kernels/reference.hpp), with t^-alpha in long double.
 struct Expected {
