@@ -30,8 +30,9 @@ class Parameter {
             std::shared_ptr<const void> owner = nullptr)
       : data_(data), shape_(std::move(shape)), owner_(std::move(owner)), present_(true) {
     Index size = 1;
-    for (const Index extent : shape_) size = checked_product({size, extent});
-    if (size != count)
+    bool negative = false;
+    for (const Index extent : shape_) size = checked_product({size, extent}), negative |= extent < 0;
+    if (size != count || negative)
       throw ShapeError(message("parameter: expected as many numbers as the shape ", shape_text(shape_),
                                " has elements, got ", count));
   }

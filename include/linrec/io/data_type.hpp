@@ -26,6 +26,10 @@ enum class DataType { F64, F32, F16, BF16, I64, I32, U8, BOOL };
 inline constexpr std::array all_data_types{DataType::F64, DataType::F32, DataType::F16, DataType::BF16,
                                            DataType::I64, DataType::I32, DataType::U8,  DataType::BOOL};
 
+constexpr bool is_floating_point(DataType type) {
+  return type == DataType::F64 || type == DataType::F32 || type == DataType::F16 || type == DataType::BF16;
+}
+
 /// The name that files use, "F32" for one.
 constexpr std::string_view name_of(DataType type) {
   constexpr std::array<std::string_view, 8> names{"F64", "F32", "F16", "BF16", "I64", "I32", "U8", "BOOL"};

@@ -67,6 +67,11 @@ class WeightReader {
       return {};
     }
     const Tensor& tensor = checkpoint_.tensor(name);
+    if (!is_floating_point(tensor.type)) {  // integers are quantised weights, whose scale lies elsewhere
+      problems_ += message("\n  wrong type: ", detail::in_quotes(name), ": expected floating point, got ",
+                           name_of(tensor.type));
+      return {};
+    }
     const std::vector<Index> expected = squeezed(stored);
     std::vector<Index> got = squeezed(tensor.shape);
     if (got != expected) {

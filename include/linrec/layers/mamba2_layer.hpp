@@ -54,7 +54,8 @@ class Mamba2Layer : public Layer<Mamba2Layer<Scalar, Spectrum, Taper>, Scalar> {
   /// config.
   Mamba2Layer(const Config& config, const Weights& weights, const Spectrum& spectrum,
               const Taper& taper = Taper())
-      : config_(config), kernel_(checked(config), spectrum, taper, kernel_options(config, weights)) {
+      : config_(config),
+        kernel_{checked(config), spectrum, taper, kernel_options(config, weights)} {  // {}: left to right
     const Index inner = config.inner(), channels = config.conv_channels(), mlp = config.mlp_width;
     const Index rows = 2 * mlp + inner + channels + config.heads;
     weights.in_proj.check("in_proj.weight", {rows, config.width});

@@ -50,8 +50,8 @@ class ModelState {
     return a.architecture_ == b.architecture_ && a.layers_ == b.layers_;
   }
 
-  /// For models: scratch memory for that many numbers, and what cuts a batch into chunks. A state that another
-  /// model made may have less, and gets more.
+  /// For models: scratch memory for that many numbers, and what cuts a batch into chunks. A state that
+  /// another model made may have less, and gets more.
   Scalar* scratch(Index numbers) {
     if (static_cast<Index>(scratch_.size()) < numbers) scratch_.resize(static_cast<std::size_t>(numbers));
     return scratch_.data();
