@@ -1,6 +1,8 @@
 // Checkpoint: the tensors of a model, in one safetensors file or in several, and its config.json.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -11,12 +13,16 @@
 #include <vector>
 
 #include "linrec/core/errors.hpp"
+#include "linrec/io/checksum.hpp"
 #include "linrec/io/config_reader.hpp"
 #include "linrec/io/excerpt.hpp"
 #include "linrec/io/json_text.hpp"
 #include "linrec/io/safetensors.hpp"
 
 namespace linrec::io {
+
+/// Tensors whose names begin so are a checkpoint's own test (self_test.hpp).
+inline constexpr const char* self_test_prefix = "linrec.test.";
 
 /// Copies share the mapped files, which must not be changed while they are open.
 class Checkpoint {
@@ -60,6 +66,21 @@ class Checkpoint {
     if (found == tensors_.end())
       throw FormatError(message("checkpoint '", name_, "': has no tensor ", detail::in_quotes(name)));
     return found->second;
+  }
+
+  /// Tells models apart: a checksum of the names, types and shapes of all tensors and of some bytes of each,
+  /// but for the checkpoint's own test.
+  std::uint64_t fingerprint() const {
+    constexpr std::size_t sample = 4096;
+    Crc64 crc;
+    for (const auto& [name, tensor] : tensors_) {
+      if (name.starts_with(self_test_prefix)) continue;
+      const std::string text = message(name, " ", name_of(tensor.type), " ", shape_text(tensor.shape), ";");
+      crc.update(std::as_bytes(std::span(text)));
+      crc.update(tensor.bytes.first(std::min(sample, tensor.bytes.size())));
+      crc.update(tensor.bytes.last(std::min(sample, tensor.bytes.size())));
+    }
+    return crc.value();
   }
 
  private:

@@ -16,15 +16,13 @@
 
 namespace linrec::io {
 
-/// Tensors whose names begin so are a checkpoint's own test (self_test.hpp).
-inline constexpr const char* self_test_prefix = "linrec.test.";
-
 template <class Scalar>
 class ModelBuilder {
  public:
   ModelBuilder(const Checkpoint& checkpoint, const ModelNames& names, std::string architecture, Index width)
       : reader_(checkpoint), names_(names), width_(width) {
     parts_.architecture = std::move(architecture);
+    parts_.fingerprint = checkpoint.fingerprint();
     reader_.ignore_prefix(self_test_prefix);
   }
 

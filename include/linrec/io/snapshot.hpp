@@ -113,30 +113,42 @@ namespace detail {
 template <class Scalar>
 std::vector<std::string> layer_names(const ModelState<Scalar>& state) {
   std::vector<std::string> names;
-  for (std::size_t i = 0; i < state.layers().size(); ++i)
-    names.push_back(state.architecture() + ".layer." + std::to_string(i));
+  for (std::size_t i = 0; i < state.layers().size(); ++i) names.push_back("layer." + std::to_string(i));
   return names;
+}
+
+template <class Scalar>
+SnapshotWriter with_model(const ModelState<Scalar>& state) {
+  SnapshotWriter writer;
+  writer.set_model(state.model());
+  return with_all(std::move(writer), state.layers(), layer_names(state));
+}
+template <class Scalar>
+void load_model_state(SnapshotReader reader, ModelState<Scalar>& state) {
+  reader.expect_model(state.model());
+  with_all(std::move(reader), state.layers(), layer_names(state)).load();
 }
 
 }  // namespace detail
 
-/// The state of a model: its layers' states, called ARCHITECTURE.layer.0 and so on.
+/// The state of a model: its layers' states, called layer.0 and so on, and the metadata "linrec.model", its
+/// architecture and fingerprint.
 /// @throws as above.
 template <class Scalar>
 void save_snapshot(const std::filesystem::path& path, const ModelState<Scalar>& state) {
-  save_snapshot(path, state.layers(), detail::layer_names(state));
+  detail::with_model(state).write(path);
 }
 template <class Scalar>
 void load_snapshot(const std::filesystem::path& path, ModelState<Scalar>& state) {
-  load_snapshot(path, state.layers(), detail::layer_names(state));
+  detail::load_model_state(SnapshotReader(path), state);
 }
 template <class Scalar>
 std::vector<std::byte> snapshot_bytes(const ModelState<Scalar>& state) {
-  return snapshot_bytes(state.layers(), detail::layer_names(state));
+  return detail::with_model(state).bytes();
 }
 template <class Scalar>
 void load_snapshot_bytes(std::vector<std::byte> bytes, ModelState<Scalar>& state) {
-  load_snapshot_bytes(std::move(bytes), state.layers(), detail::layer_names(state));
+  detail::load_model_state(SnapshotReader::from_bytes(std::move(bytes)), state);
 }
 
 }  // namespace linrec::io

@@ -45,7 +45,8 @@ concept SnapshotState = detail::is_state<S> || detail::is_layer_state<S>;
 namespace detail {
 
 inline constexpr std::string_view version_key = "linrec.snapshot", scalar_key = "linrec.scalar",
-                                  checksum_key = "linrec.checksum", snapshot_version = "1";
+                                  checksum_key = "linrec.checksum", model_key = "linrec.model",
+                                  snapshot_version = "1";
 
 /// What kind of state it is, and its sizes but for the number of sequences.
 template <SnapshotState S>

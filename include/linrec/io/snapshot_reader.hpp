@@ -48,6 +48,12 @@ class SnapshotReader {
   template <SnapshotState S>
   void add(const std::string& name, S& target);
 
+  /// @throws FormatError, naming both, if the states belong to another model.
+  void expect_model(std::string_view model) {
+    expect_metadata(detail::model_key, model);
+    known_metadata_.emplace(detail::model_key);
+  }
+
   /// Fills all states that were added: all, or none if this throws.
   /// @throws FormatError, naming the file and the tensor, if the snapshot has more than these states.
   void load() {

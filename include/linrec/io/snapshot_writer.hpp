@@ -58,6 +58,12 @@ class SnapshotWriter {
     set_checksum();
   }
 
+  /// Says which model the states belong to.
+  void set_model(const std::string& model) {
+    set_metadata(std::string(detail::model_key), model);
+    set_checksum();
+  }
+
   /// The bytes of the file.
   std::vector<std::byte> bytes() const { return file_.bytes(); }
 

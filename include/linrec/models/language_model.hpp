@@ -32,6 +32,7 @@ struct LanguageModelParts {
     std::shared_ptr<const Branch<Scalar>> branch;
   };
   std::string architecture;                    ///< "rwkv7"; a state of another one is refused
+  std::uint64_t fingerprint = 0;               ///< of the weights, if known; likewise
   Parameter<Scalar> embedding;                 ///< [V, D]
   std::optional<Norm<Scalar>> embedding_norm;  ///< of RWKV
   std::vector<Block> blocks;
@@ -60,7 +61,8 @@ class LanguageModel {
 
   /// Zero states at position 0.
   State initial_state(Index sequences = 1) const {
-    return State(parts_.architecture, shapes_, sequences, buffers(std::min(sequences, chunk_rows)));
+    return State(parts_.architecture, shapes_, sequences, buffers(std::min(sequences, chunk_rows)),
+                 parts_.fingerprint);
   }
 
   /// Checks tokens and state as prefill does, and changes nothing.
@@ -194,9 +196,10 @@ LanguageModel<Scalar>::LanguageModel(Parts parts) : parts_(std::move(parts)) {
 
 template <class Scalar>
 void LanguageModel<Scalar>::check_state(const State& state) const {
-  if (state.architecture() != parts_.architecture)
-    throw ShapeError(
-        message("state: expected one of ", parts_.architecture, ", got one of ", state.architecture()));
+  if (state.architecture() != parts_.architecture || state.fingerprint() != parts_.fingerprint)
+    throw ShapeError(message("state: expected one of the model ",
+                             model_text(parts_.architecture, parts_.fingerprint), ", got one of ",
+                             state.model()));
   if (state.layers().size() != shapes_.size())
     throw ShapeError(message("state: expected ", shapes_.size(), " layers, got ", state.layers().size()));
   for (std::size_t i = 0; i < shapes_.size(); ++i) {

@@ -1,6 +1,7 @@
 // ModelState: all that a model remembers of the sequences of a batch, as one value.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +9,13 @@
 #include "linrec/layers/layer_state.hpp"
 
 namespace linrec {
+
+/// "rwkv7 0123456789abcdef"
+inline std::string model_text(const std::string& architecture, std::uint64_t fingerprint) {
+  std::string text = architecture + " ";
+  for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[(fingerprint >> shift) & 15U];
+  return text;
+}
 
 /// The states of a model's layers. Copy it to fork, keep it to roll back, save it with io/snapshot.hpp.
 /// Models make it, and refuse one of another shape.
@@ -19,15 +27,19 @@ class ModelState {
   /// All zero, position 0.
   /// @param shapes at least one.
   /// @param scratch numbers of scratch memory that come with the state, so that a step needs no allocation.
+  /// @param fingerprint of the model's weights; 0 if there is none.
   ModelState(std::string architecture, const std::vector<LayerStateShape>& shapes, Index sequences,
-             Index scratch = 0)
-      : architecture_(std::move(architecture)), packer_(sequences) {
+             Index scratch = 0, std::uint64_t fingerprint = 0)
+      : architecture_(std::move(architecture)), fingerprint_(fingerprint), packer_(sequences) {
     if (shapes.empty()) throw ShapeError("model state: expected at least 1 layer with a state, got 0");
     for (const LayerStateShape& shape : shapes) layers_.emplace_back(shape, sequences);
     scratch_.assign(static_cast<std::size_t>(scratch), Scalar(0));
   }
 
   const std::string& architecture() const { return architecture_; }
+  std::uint64_t fingerprint() const { return fingerprint_; }
+  /// Which model the state belongs to, "rwkv7 0123456789abcdef".
+  std::string model() const { return model_text(architecture_, fingerprint_); }
   Index sequences() const { return packer_.sequences(); }
   /// The layers that have a state, first to last.
   std::vector<LayerState<Scalar>>& layers() { return layers_; }
@@ -60,6 +72,7 @@ class ModelState {
 
  private:
   std::string architecture_;
+  std::uint64_t fingerprint_ = 0;
   std::vector<LayerState<Scalar>> layers_;
   AlignedVector<Scalar> scratch_;
   RowPacker packer_;
