@@ -1,7 +1,7 @@
 // Where a run stopped, as a file: a snapshot of the model's state, and what the next token depends on
 // besides.
 //
-//   snapshot    U8 [n]    of linrec/io/snapshot.hpp, the layers under the names layer.0, layer.1, ...
+//   snapshot    U8 [n]    of linrec/io/snapshot.hpp
 //   last_token  I64 [1]   the last token, which the state has not seen: its logits are still to come
 //   metadata    linrec.generate "1" (the version); seed and draws, the state of the random numbers
 //
@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "linrec/io/safetensors.hpp"
@@ -33,19 +34,13 @@ namespace detail {
 
 inline constexpr const char* version_key = "linrec.generate";
 
-inline std::vector<std::string> layer_names(const linrec::ModelState<float>& state) {
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i < state.layers().size(); ++i) names.push_back(linrec::message("layer.", i));
-  return names;
-}
-
 }  // namespace detail
 
 /// Writes the file, or leaves an old one as it was.
 /// @throws linrec::Error, naming the path and the reason, if that fails.
 inline void save_state(const std::filesystem::path& path, const linrec::ModelState<float>& state,
                        const Resume& resume) {
-  const std::vector<std::byte> bytes = linrec::io::snapshot_bytes(state.layers(), detail::layer_names(state));
+  const std::vector<std::byte> bytes = linrec::io::snapshot_bytes(state);
   const std::vector<std::int64_t> last{resume.last_token};
   linrec::io::SafetensorsWriter file;
   file.add("snapshot", {static_cast<linrec::Index>(bytes.size())},
@@ -59,7 +54,7 @@ inline void save_state(const std::filesystem::path& path, const linrec::ModelSta
 
 /// Fills a fresh state of the model.
 /// @throws linrec::FormatError, naming the file and the reason, if it cannot be read, is damaged, or belongs
-///   to a model of other sizes; the state has not changed then.
+///   to another model; the state has not changed then.
 inline Resume load_state(const std::filesystem::path& path, linrec::Index vocabulary,
                          linrec::ModelState<float>& state) {
   const linrec::io::SafetensorsFile file(path);
@@ -86,15 +81,16 @@ inline Resume load_state(const std::filesystem::path& path, linrec::Index vocabu
   resume.last_token = static_cast<linrec::TokenId>(last[0]);
 
   const auto snapshot = file.tensor("snapshot");
+  auto loaded = state;
   try {
-    linrec::io::load_snapshot_bytes({snapshot.bytes.begin(), snapshot.bytes.end()}, state.layers(),
-                                    detail::layer_names(state));
+    linrec::io::load_snapshot_bytes({snapshot.bytes.begin(), snapshot.bytes.end()}, loaded);
   } catch (const linrec::FormatError& error) {
     refuse("the snapshot in it: ", error.what());
   }
   // Every draw was for a token that the state has seen, but for the last; passing over them takes time.
-  if (resume.draws > static_cast<std::uint64_t>(state.position(0)) + 1)
+  if (resume.draws > static_cast<std::uint64_t>(loaded.position(0)) + 1)
     refuse("metadata 'draws': expected no more than tokens, got ", resume.draws);
+  state = std::move(loaded);
   return resume;
 }
 
