@@ -175,6 +175,7 @@ TEST_CASE("checkpoint: shards are the same model") {
     const io::Checkpoint checkpoint = shards.open();
     CHECK(checkpoint.tensors().size() == files.tensors.size());
     CHECK(logits_of(load_double(checkpoint)) == logits_of(files));
+    CHECK(checkpoint.fingerprint() == as_checkpoint(files).fingerprint());
   }
   // Files that the index does not name do not belong to it; metadata may be missing.
   Shards shards(recipe("fla gla").files);
@@ -294,6 +295,28 @@ TEST_CASE("B67: weights at any address, of any type, have the right values") {
     CHECK(logits_of(load_float(in_memory(shifted(narrow, 1)))) ==
           logits_of(load_float(as_checkpoint(rounded))));
   }
+}
+
+TEST_CASE("checkpoint: a fingerprint tells models apart, and not how their files lie") {
+  const Files& files = recipe("fla gla").files;
+  const Bytes bytes = model_bytes(files);
+  const std::uint64_t right = in_memory(bytes).fingerprint();
+  CHECK(in_memory(shifted(bytes, 3)).fingerprint() == right);
+  CHECK(as_checkpoint(with_key(files, "use_cache", false)).fingerprint() == right);
+  for (const auto& [name, numbers] : files.tensors) {
+    INFO(name);
+    Files other = files;
+    other[name].values.back() += 1;
+    CHECK(in_memory(model_bytes(other)).fingerprint() != right);
+    other = without(files, name);
+    CHECK(in_memory(model_bytes(other)).fingerprint() != right);
+    other.tensors[name + "_"] = numbers;
+    CHECK(in_memory(model_bytes(other)).fingerprint() != right);
+    other = files;
+    other[name].shape.insert(other[name].shape.begin(), 1);
+    CHECK(in_memory(model_bytes(other)).fingerprint() != right);
+  }
+  CHECK(in_memory(model_bytes_as(files, io::DataType::F64)).fingerprint() != right);
 }
 
 TEST_CASE("checkpoint: integers are no weights") {

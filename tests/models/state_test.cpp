@@ -23,27 +23,42 @@ std::string refusal(const LanguageModel<double>& model, ModelState<double> state
   return text;
 }
 
-std::vector<std::string> names_of(const ModelState<double>& state) {
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i < state.layers().size(); ++i) names.push_back("layer" + std::to_string(i));
-  return names;
-}
-
 }  // namespace
 
 TEST_CASE("model state: another model's is refused") {
   const auto gla = model_of(recipe("fla gla").files), gdn = model_of(recipe("fla gated_deltanet").files),
              grouped = model_of(recipe("fla gla, grouped, convolutions").files);
-  CHECK(refusal(gla, gdn.initial_state(2)) == "state: expected one of gla, got one of gated_delta_net");
-  CHECK(refusal(gla, grouped.initial_state(2)) ==
-        "state: layer 0: expected gla [4, 4, 8], got gla [4, 4, 8] q_conv [4, 16] k_conv [4, 8] v_conv [4, "
-        "16]");
+  const auto other_model = [](const LanguageModel<double>& model, const LanguageModel<double>& other) {
+    return "state: expected one of the model " + model.initial_state().model() + ", got one of " +
+           other.initial_state().model();
+  };
+  CHECK(gla.initial_state().model().size() == 4 + 16);
+  CHECK_THAT(gla.initial_state().model(), contains("gla "));
+  CHECK(refusal(gla, gdn.initial_state(2)) == other_model(gla, gdn));
+  CHECK(refusal(gla, grouped.initial_state(2)) == other_model(gla, grouped));
+  // Of one architecture and all sizes the same, but for other weights.
+  Files files = recipe("fla gla").files;
+  files["model.layers.1.attn.q_proj.weight"].values[3] += 1;
+  const auto trained_further = model_of(files);
+  CHECK(refusal(gla, trained_further.initial_state(2)) == other_model(gla, trained_further));
+  // From the same files, but loaded twice.
+  CHECK_NOTHROW(model_of(recipe("fla gla").files).validate(random_tokens(2, 24), gla.initial_state(2)));
+}
+
+TEST_CASE("model state: layers that are not the model's are refused") {
+  const auto gla = model_of(recipe("fla gla").files),
+             grouped = model_of(recipe("fla gla, grouped, convolutions").files);
   auto state = gla.initial_state(2);
   state.layers().pop_back();
   CHECK(refusal(gla, state) == "state: expected 2 layers, got 1");
   state = gla.initial_state(2);
   state.layers().push_back(state.layers().front());
   CHECK(refusal(gla, state) == "state: expected 2 layers, got 3");
+  state = gla.initial_state(2);
+  state.layers()[1] = grouped.initial_state(2).layers()[1];
+  CHECK(refusal(gla, state) ==
+        "state: layer 1: expected gla [4, 4, 8], got gla [4, 4, 8] q_conv [4, 16] k_conv [4, 8] v_conv [4, "
+        "16]");
   state = gla.initial_state(2);
   state.layers()[1] = gla.initial_state(3).layers()[1];
   CHECK(refusal(gla, state) == "state: layer 1: expected 2 sequences, got 3");
@@ -65,27 +80,17 @@ TEST_CASE("model state: layers at different positions are refused") {
   }
 }
 
-// States of one shape fit models whose MLPs, and so whose scratch memory, are of other sizes.
-TEST_CASE("model state: one of a smaller model, or without scratch memory, is as good as a model's own") {
-  const auto small = model_of(recipe("fla gla").files);
-  Files files = with_key(recipe("fla gla").files, "intermediate_size", 2048);
-  Random random(5);
-  for (const std::string block : {"model.layers.0.", "model.layers.1."}) {
-    for (const char* name : {"mlp.gate_proj.weight", "mlp.up_proj.weight"})
-      files[block + name] = random_numbers(random, {2048, 32});
-    files[block + "mlp.down_proj.weight"] = random_numbers(random, {32, 2048});
+TEST_CASE("model state: one without scratch memory is as good as a model's own") {
+  const auto model = model_of(recipe("fla gla").files);
+  for (const Index sequences : {3, 70}) {
+    auto own = model.initial_state(sequences);
+    std::vector<LayerStateShape> shapes;
+    for (const auto& layer : own.layers()) shapes.push_back(layer.shape());
+    ModelState<double> bare("gla", shapes, sequences, 0, own.fingerprint());
+    const auto tokens = random_tokens(sequences, 24);
+    CHECK(model.step(tokens, bare) == model.step(tokens, own));
+    CHECK(own == bare);
   }
-  const auto large = model_of(files);
-  auto own = large.initial_state(3), other = small.initial_state(3);
-  std::vector<LayerStateShape> shapes;
-  for (const auto& layer : own.layers()) shapes.push_back(layer.shape());
-  ModelState<double> bare("gla", shapes, 3);
-  const std::vector<TokenId> tokens{3, 1, 4};
-  const auto logits = large.step(tokens, own);
-  CHECK(large.step(tokens, other) == logits);
-  CHECK(large.step(tokens, bare) == logits);
-  CHECK(own == other);
-  CHECK(own == bare);
 }
 
 TEST_CASE("model state: a value - forked, compared, reset, measured") {
@@ -161,23 +166,43 @@ TEST_CASE("model state: saved and loaded, a sequence goes on with the same bits"
     auto state = model.initial_state(2);
     const auto tokens = random_tokens(2 * 9, model.vocabulary());
     model.prefill(tokens, state);
-    const auto names = names_of(state);
-    const auto bytes = io::snapshot_bytes(state.layers(), names);
+    const auto bytes = io::snapshot_bytes(state);
     auto loaded = model.initial_state(2);
-    io::load_snapshot_bytes(bytes, loaded.layers(), names);
+    io::load_snapshot_bytes(bytes, loaded);
     CHECK(loaded == state);
     CHECK(model.prefill(tokens, loaded) == model.prefill(tokens, state));
     CHECK(loaded == state);
 
     auto other = model.initial_state(1);
-    CHECK_THROWS_AS(io::load_snapshot_bytes(bytes, other.layers(), names), FormatError);
+    CHECK_THROWS_AS(io::load_snapshot_bytes(bytes, other), FormatError);
     CHECK(other == model.initial_state(1));
+    auto single = load_float(as_checkpoint(recipe.files)).initial_state(2);
+    CHECK_THROWS_AS(io::load_snapshot_bytes(bytes, single), FormatError);
   }
-  auto gdn = model_of(recipe("fla gated_deltanet").files).initial_state();
-  const auto gla = model_of(recipe("fla gla").files).initial_state();
-  CHECK_THROWS_AS(
-      io::load_snapshot_bytes(io::snapshot_bytes(gla.layers(), names_of(gla)), gdn.layers(), names_of(gdn)),
-      FormatError);
+}
+
+TEST_CASE("model state: a snapshot belongs to one model, and needs no model to be read") {
+  const auto gla = model_of(recipe("fla gla").files);
+  auto state = gla.initial_state();
+  gla.prefill(random_tokens(5, 24), state);
+  const TemporaryDirectory folder;
+  io::save_snapshot(folder / "state", state);
+  Files files = recipe("fla gla").files;
+  files["model.layers.0.attn.v_proj.weight"].values[0] = 2;  // the same shapes, other weights
+  for (const Files& other : {files, recipe("fla gated_deltanet").files}) {
+    auto target = model_of(other).initial_state();
+    const auto before = target;
+    CHECK_THAT(error_text<FormatError>([&] { io::load_snapshot(folder / "state", target); }),
+               contains("'linrec.model': expected '" + target.model() + "'") && contains(state.model()));
+    CHECK(target == before);
+  }
+  auto target = gla.initial_state();
+  io::load_snapshot(folder / "state", target);
+  CHECK(target == state);
+  CHECK(target.position(0) == 5);
+  const io::SafetensorsFile file(folder / "state");
+  CHECK(file.metadata().at("linrec.model") == state.model());
+  CHECK(file.tensor("layer.1.recurrent").shape == std::vector<Index>{1, 4, 4, 8});
 }
 
 }  // namespace linrec::test

@@ -85,7 +85,6 @@ DecayParameters read_decay(WeightReader<Scalar>& reader, const LayerNames& names
     reader.get(names, decay_names.gaps, {1});
   if (reader.has(names, "alpha_logits"))
     decay.alpha_logits = reader.get(names, "alpha_logits", {channels - 1}).to_double();
-  reader.ignore(names.prefix + "alpha_fixed");  // written beside the others, and not read
   return decay;
 }
 
