@@ -109,6 +109,7 @@ class LanguageModel {
                                " sequences of the state, got ", tokens.size()));
     check_tokens(tokens, state, {}, 1);
     check_shape("logits", logits, {state.sequences(), 1, 1, vocabulary()});
+    check_no_overlap("logits", logits);
     const auto most = static_cast<std::size_t>(std::min(state.sequences(), chunk_rows));
     run(tokens, state, {}, 1, state.scratch(step_buffers_[most]),
         [&](const PackedRows& rows, Rows<Scalar> x) { write_logits(rows, x, logits); });
