@@ -260,7 +260,7 @@ TEST_CASE("Mamba2Layer equals plain loops, with every option") {
       "biases and wide D", [](Mamba2LayerConfig&) {}, true);
   check("MLP beside it", [](Mamba2LayerConfig& c) { c.mlp_width = 7; });
   check(
-      "MLP wider than it, biases", [](Mamba2LayerConfig& c) { c.mlp_width = 19; }, true);
+      "MLP wider than all the rest, biases", [](Mamba2LayerConfig& c) { c.mlp_width = 70; }, true);
   check("norm before gate", [](Mamba2LayerConfig& c) { c.norm_before_gate = true; });
   check("norm in groups", [](Mamba2LayerConfig& c) { c.norm_groups = 3; });
   check("norm in groups before gate",

@@ -96,9 +96,10 @@ class Mamba2Layer : public Layer<Mamba2Layer<Scalar, Spectrum, Taper>, Scalar> {
                  .B = as_heads(b.after.columns(inner, keys), config_.groups),
                  .C = as_heads(b.after.columns(inner + keys, keys), config_.groups)},
                 state.recurrent(), as_heads(y, config_.heads), rows.layout(), b.kernel);
-    to_gate_.apply(u, b.gate);
+    const Rows<Scalar> z = b.gate.columns(0, inner);
+    to_gate_.apply(u, z);
     if (config_.gated_norm && config_.norm_before_gate) norm_.apply(y, y);
-    gate_with_silu<Scalar>(y, b.gate, y);
+    gate_with_silu<Scalar>(y, z, y);
     if (config_.gated_norm && !config_.norm_before_gate) norm_.apply(y, y);
     if (config_.mlp_width > 0) {
       const Rows<Scalar> mlp = b.y.columns(0, config_.mlp_width), gate = b.gate.columns(0, config_.mlp_width);
