@@ -23,5 +23,15 @@ macro(linrec_require package option debian_package)
   endif()
 endmacro()
 
+# Layers and models, compiled once for the tools and the tests that link it.
+if(TARGET linrec::io)
+  add_library(linrec_models STATIC EXCLUDE_FROM_ALL examples/models/float.cpp examples/models/double.cpp)
+  target_link_libraries(linrec_models PUBLIC linrec::io PRIVATE linrec_warnings)
+  target_include_directories(linrec_models PUBLIC "${PROJECT_SOURCE_DIR}")
+endif()
+
+# For sources whose speed does not matter.
+set(linrec_quick_to_build -O0)
+
 # Where the examples keep their data.
 set(LINREC_EXAMPLE_DATA "${PROJECT_SOURCE_DIR}/examples/forecast/data")

@@ -5,8 +5,8 @@
 #include <iomanip>
 #include <iostream>
 
+#include "examples/models/models.hpp"
 #include "generator.hpp"
-#include "load.hpp"
 #include "state_file.hpp"
 
 namespace generate {
@@ -20,7 +20,7 @@ using linrec::io::Checkpoint;
 bool tokens_are_bytes(const Model& model) { return model.vocabulary() >= 256 && model.vocabulary() < 512; }
 
 void check_model(const Checkpoint& checkpoint, const Model& model) {
-  const auto result = self_test(checkpoint, model);
+  const auto result = linrec::io::run_self_test(checkpoint, model);
   if (result.passed()) {
     std::cerr << "self-test of " << result.tokens << " tokens passed: largest difference " << result.largest
               << ", at most " << result.tolerance << " is allowed\n";
@@ -58,7 +58,7 @@ void report(const Generator& generator) {
 
 void run(const Options& options) {
   const Checkpoint checkpoint(options.model);
-  const Model model = load(checkpoint);
+  const Model model = linrec::io::load_model<float>(checkpoint);
   if (options.check) {
     check_model(checkpoint, model);
     if (!options.has_prompt && !options.has_ids && options.load_state.empty()) return;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "examples/models/layers.hpp"
 #include "kernels.hpp"
 #include "linrec/io/layer_weights.hpp"
 #include "splits.hpp"

@@ -1,28 +1,19 @@
-// Models from checkpoints, in both precisions. All layers of all architectures take minutes to compile with
-// all spectra and tapers; they are compiled once, in loaded_double_test.cpp and loaded_float_test.cpp.
+// Models from checkpoints, in both precisions.
 #pragma once
 
-#include "linrec/io/checkpoint.hpp"
-#include "linrec/models/language_model.hpp"
+#include "examples/models/models.hpp"
 
-namespace linrec {
-
-extern template class LanguageModel<double>;
-extern template class LanguageModel<float>;
-
-namespace test {
-
-LanguageModel<double> load_double(const io::Checkpoint& checkpoint);
-LanguageModel<float> load_float(const io::Checkpoint& checkpoint);
+namespace linrec::test {
 
 template <class Scalar>
 LanguageModel<Scalar> load(const io::Checkpoint& checkpoint) {
-  if constexpr (std::is_same_v<Scalar, double>)
-    return load_double(checkpoint);
-  else
-    return load_float(checkpoint);
+  return io::load_model<Scalar>(checkpoint);
+}
+inline LanguageModel<double> load_double(const io::Checkpoint& checkpoint) {
+  return io::load_model<double>(checkpoint);
+}
+inline LanguageModel<float> load_float(const io::Checkpoint& checkpoint) {
+  return io::load_model<float>(checkpoint);
 }
 
-}  // namespace test
-
-}  // namespace linrec
+}  // namespace linrec::test

@@ -6,7 +6,6 @@
 
 namespace linrec {
 
-extern template LanguageModel<float> io::load_model<float>(const io::Checkpoint&);  // loaded_float_test.cpp
 
 namespace test {
 

@@ -1,15 +1,14 @@
-// open_model, for the two sources that compile it; it takes each of them a minute.
-#pragma once
-
 #include <limits>
 #include <utility>
 #include <vector>
 
-#include "linrec/io/load_model.hpp"
+#include "examples/models/models.hpp"
 #include "model_file.hpp"
 #include "state_values.hpp"
 
 namespace linrec::verify {
+
+namespace {
 
 template <class Scalar>
 class LoadedModel final : public ModelFile {
@@ -64,9 +63,14 @@ class LoadedModel final : public ModelFile {
   LanguageModel<Scalar> model_;
 };
 
+}  // namespace
+
 template <class Scalar>
 std::unique_ptr<const ModelFile> open_model(const std::filesystem::path& path) {
   return std::make_unique<const LoadedModel<Scalar>>(io::load_model<Scalar>(path));
 }
+
+template std::unique_ptr<const ModelFile> open_model<double>(const std::filesystem::path&);
+template std::unique_ptr<const ModelFile> open_model<float>(const std::filesystem::path&);
 
 }  // namespace linrec::verify
