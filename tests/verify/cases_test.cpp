@@ -143,7 +143,7 @@ TEST_CASE("verify: layers whose weights are not what they should be") {
       "error",
       {{"layer_mamba2", without("out_proj.weight"),
         "the tensors are not those of the model: missing: 'out_proj.weight' [32, 64]"},
-       {"layer_mamba2_post", without("A_log_deltas"), "missing: 'A_log_delta' [3]"},
+       {"layer_mamba2_post", without("A_log_deltas"), "missing: 'A_log_deltas' [3]"},
        {"layer_gla", without("gk_proj.0.weight"), "missing: 'gk_proj.0.weight'"},
        {"layer_rwkv7_time_mix", without("v1"), "missing: 'v1'"},
        {"layer_rwkv7_channel_mix", without("value.weight"), "missing: 'value.weight' [32, 64]"},
