@@ -1,11 +1,13 @@
 // Models from published checkpoints.
 //
-//   project                      how it is told                                   architecture
-//   BlinkDL's RWKV-7             no config.json; the tensor blocks.0.att.r_k      rwkv7
-//   state-spaces/mamba           "ssm_cfg": {"layer": "Mamba2"}                   mamba2
-//   Hugging Face transformers    "model_type": "mamba2"                           mamba2
-//   fla                          "gated_deltanet", "gla", "retnet", "rwkv7"       gated_delta_net, gla,
-//   retnet, rwkv7 PoST                         "mamba2_post", "rwkv7_post", "post_gated_deltanet"
+//   project                     told by                                          architecture
+//   BlinkDL's RWKV-7            the tensor blocks.0.att.r_k; no config.json      rwkv7
+//   state-spaces/mamba          "ssm_cfg": {"layer": "Mamba2"}                   mamba2
+//   Hugging Face transformers   "model_type": "mamba2"                           mamba2
+//   fla                         "gated_deltanet"; "gla"; "retnet"; "rwkv7"       gated_delta_net; as told
+//   PoST                        "mamba2_post"; "rwkv7_post"                      mamba2; rwkv7
+//                               "post_gated_deltanet"                            gated_delta_net
+//
 // In each of them a block whose rates are PoST's (A_log_base, w0_base) becomes a PoST layer.
 #pragma once
 

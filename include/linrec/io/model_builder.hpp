@@ -74,8 +74,7 @@ class ModelBuilder {
   }
 
   /// @throws FormatError that lists all tensors that are missing, unexpected or of another shape; or that
-  /// names the
-  ///   layer whose numbers make no sense.
+  ///   names the layer whose numbers make no sense.
   LanguageModel<Scalar> finish() {
     reader_.finish();
     for (std::size_t i = 0; i < builds_.size(); ++i)

@@ -1,6 +1,6 @@
 // LanguageModel: embedding, residual branches, final norm and head.
 //   x = E[token]   [x = norm(x)]      x = x + f_i(norm_i(x)) for each branch      logits = W_head norm(x)
-// All five architectures are such a list; io/checkpoint.hpp builds it from published files.
+// All five architectures are such a list; io/load_model.hpp builds it from published files.
 #pragma once
 
 #include <array>
