@@ -6,7 +6,6 @@
 
 namespace linrec {
 
-
 namespace test {
 
 TEST_CASE("the self-test of every architecture passes to the last bit, and in the other precision nearly") {
