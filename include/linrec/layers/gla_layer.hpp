@@ -53,8 +53,9 @@ class GLALayer : public Layer<GLALayer<Scalar, Spectrum, Taper>, Scalar> {
   using Weights = GLALayerWeights<Scalar>;
 
   /// As published: decays as the gate gives them.
-  GLALayer(const Config& config, const Weights& weights) requires DefaultPolicies<Spectrum, Taper>
-      : GLALayer(config, weights, FreeSpectrum::unit(checked(config).heads())) {}
+  template <class Default = Spectrum>  // so that explicit instantiation of the class passes over it
+  GLALayer(const Config& config, const Weights& weights) requires DefaultPolicies<Default, Taper>
+      : GLALayer(config, weights, Default::unit(checked(config).heads())) {}
   /// @throws ShapeError, naming the parameter, if the weights do not fit the config; ValueError, naming the
   /// field, for a bad config.
   GLALayer(const Config& config, const Weights& weights, const Spectrum& spectrum,

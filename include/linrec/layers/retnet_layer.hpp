@@ -45,8 +45,9 @@ class RetNetLayer : public Layer<RetNetLayer<Scalar, Spectrum, Taper>, Scalar> {
   using Weights = RetNetLayerWeights<Scalar>;
 
   /// As published, with the decays of retention_spectrum.
-  RetNetLayer(const Config& config, const Weights& weights) requires DefaultPolicies<Spectrum, Taper>
-      : RetNetLayer(config, weights, retention_spectrum(checked(config).heads())) {}
+  template <class Default = Spectrum>  // so that explicit instantiation of the class passes over it
+  RetNetLayer(const Config& config, const Weights& weights) requires DefaultPolicies<Default, Taper>
+      : RetNetLayer(config, weights, Default(retention_spectrum(checked(config).heads()))) {}
   /// @throws ShapeError, naming the parameter, if the weights do not fit the config; ValueError, naming the
   /// field, for a bad config.
   RetNetLayer(const Config& config, const Weights& weights, const Spectrum& spectrum,
