@@ -492,10 +492,10 @@ io::Checkpoint as_checkpoint(const Files& files) {
   return io::Checkpoint(folder.path());
 }
 
-std::vector<TokenId> random_tokens(Index count, Index vocabulary, std::uint64_t seed) {
+std::vector<TokenId> random_tokens(Index count, Index below, std::uint64_t seed) {
   Random random(seed);
   std::vector<TokenId> tokens;
-  for (Index i = 0; i < count; ++i) tokens.push_back(static_cast<TokenId>(random.integer(0, vocabulary - 1)));
+  for (Index i = 0; i < count; ++i) tokens.push_back(static_cast<TokenId>(random.integer(0, below - 1)));
   return tokens;
 }
 
