@@ -2,6 +2,7 @@
 // changed.
 #include "linrec/kernels/linear_attention.hpp"
 #include "tests/catch.hpp"
+#include "tests/error_of.hpp"
 #include "tests/kernels/any_kernel.hpp"
 
 namespace linrec::test {
@@ -12,19 +13,6 @@ using enum Architecture;
 constexpr double nan = std::numeric_limits<double>::quiet_NaN(),
                  infinity = std::numeric_limits<double>::infinity();
 constexpr Index B = 2, T = 3;
-
-/// "ShapeError: text", "ValueError: text", or "nothing".
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const ShapeError& error) {
-    return message("ShapeError: ", error.what());
-  } catch (const ValueError& error) {
-    return message("ValueError: ", error.what());
-  }
-  return "nothing";
-}
 
 /// Calls prefill and validate, which must say the same and change nothing.
 std::string refusal(const Config& config, const Inputs& inputs, const AnyState& given,

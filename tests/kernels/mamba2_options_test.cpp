@@ -1,6 +1,7 @@
 // The options of Mamba-2: the skip D, and step sizes as raw logits with bias, softplus and limits.
 #include "linrec/core/activation.hpp"
 #include "tests/catch.hpp"
+#include "tests/error_of.hpp"
 #include "tests/kernels/any_kernel.hpp"
 
 namespace linrec::test {
@@ -12,15 +13,8 @@ constexpr double nan = std::numeric_limits<double>::quiet_NaN(),
 
 Config plain(bool single = false) { return make_config(Architecture::mamba2, false, single, 2, 1, 3, 9); }
 
-std::string error_of(const Config& config) {
-  try {
-    make_kernel(config);
-  } catch (const ShapeError& error) {
-    return message("ShapeError: ", error.what());
-  } catch (const ValueError& error) {
-    return message("ValueError: ", error.what());
-  }
-  return "nothing";
+std::string refusal(const Config& config) {
+  return error_of([&] { make_kernel(config); });
 }
 
 Tensor run(const Config& config, const Inputs& inputs) {
@@ -122,7 +116,7 @@ TEST_CASE("Mamba2: what its options may not be") {
   const auto with = [](auto change) {
     Config config = plain();
     change(config.mamba2_options);
-    return error_of(config);
+    return refusal(config);
   };
   CHECK(with([](auto&) {}) == "nothing");
   CHECK(with([](auto& o) { o.D = Eigen::MatrixXd::Zero(2, 1); }) == "nothing");
@@ -145,7 +139,7 @@ TEST_CASE("Mamba2: what its options may not be") {
 TEST_CASE("Mamba2: a bias that is NaN would be a NaN decay") {
   Config config = plain();
   config.mamba2_options.dt_bias = Eigen::Array2d(0, nan);
-  CHECK(error_of(config).substr(0, 19) == "ValueError: dt_bias");
+  CHECK(refusal(config).substr(0, 19) == "ValueError: dt_bias");
 }
 
 }  // namespace linrec::test

@@ -3,6 +3,7 @@
 #include "linrec/layers/gated_mlp.hpp"
 #include "linrec/layers/rwkv7_channel_mix.hpp"
 #include "tests/catch.hpp"
+#include "tests/error_of.hpp"
 #include "tests/layers/any_layer.hpp"
 #include "tests/layers/random_weights.hpp"
 
@@ -13,19 +14,6 @@ namespace {
 constexpr double nan = std::numeric_limits<double>::quiet_NaN(),
                  infinity = std::numeric_limits<double>::infinity();
 using P = Parameter<double>;
-
-/// "ShapeError: text", "ValueError: text", or "nothing".
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const ShapeError& error) {
-    return message("ShapeError: ", error.what());
-  } catch (const ValueError& error) {
-    return message("ValueError: ", error.what());
-  }
-  return "nothing";
-}
 
 P zeros(std::vector<Index> shape) {
   Index count = 1;

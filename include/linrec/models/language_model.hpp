@@ -20,10 +20,9 @@
 #include "linrec/layers/norm.hpp"
 #include "linrec/models/branch.hpp"
 #include "linrec/models/model_state.hpp"
+#include "linrec/models/token_batch.hpp"
 
 namespace linrec {
-
-using TokenId = std::int32_t;
 
 template <class Scalar>
 struct LanguageModelParts {
@@ -69,7 +68,7 @@ class LanguageModel {
   /// @throws ShapeError, ValueError naming what was expected and what came.
   void validate(std::span<const TokenId> tokens, const State& state,
                 const SequenceLayout& layout = {}) const {
-    check_batch(tokens, state, layout);
+    checked(tokens, state, layout);
   }
 
   /// Runs many tokens [B, T] and writes the logits [B, T, 1, V] that follow each of them; padding gets zeros.
@@ -80,9 +79,9 @@ class LanguageModel {
                const PrefillOptions& options = {}) const;
   /// The same as a matrix [B T, V].
   Logits prefill(std::span<const TokenId> tokens, State& state, const PrefillOptions& options = {}) const {
-    const auto [batch, count] = check_batch(tokens, state, options.layout);
-    Logits logits(batch * count, vocabulary());
-    prefill(tokens, state, {logits.data(), batch, count, 1, vocabulary()}, options);
+    const TokenBatch batch = checked(tokens, state, options.layout);
+    Logits logits(batch.batch * batch.tokens, vocabulary());
+    prefill(tokens, state, {logits.data(), batch.batch, batch.tokens, 1, vocabulary()}, options);
     return logits;
   }
 
@@ -103,15 +102,15 @@ class LanguageModel {
   /// that is not of this model's making, once.
   /// @throws as prefill.
   void step(std::span<const TokenId> tokens, State& state, const TokenView<Scalar>& logits) const {
-    check_state(state);
+    state.check(parts_.architecture, parts_.fingerprint, shapes_);
     if (static_cast<Index>(tokens.size()) != state.sequences())
       throw ShapeError(message("tokens: expected one for each of the ", state.sequences(),
                                " sequences of the state, got ", tokens.size()));
-    check_tokens(tokens, state, {}, 1);
+    const TokenBatch batch(tokens, {}, state.sequences(), vocabulary());
     check_shape("logits", logits, {state.sequences(), 1, 1, vocabulary()});
     check_no_overlap("logits", logits);
     const auto most = static_cast<std::size_t>(std::min(state.sequences(), chunk_rows));
-    run(tokens, state, {}, 1, state.scratch(step_buffers_[most]),
+    run(batch, state, state.scratch(step_buffers_[most]),
         [&](const PackedRows& rows, Rows<Scalar> x) { write_logits(rows, x, logits); });
   }
   /// The same as a matrix [S, V].
@@ -122,9 +121,6 @@ class LanguageModel {
   }
 
  private:
-  struct Extents {
-    Index batch, tokens;
-  };
   struct Buffers {
     Buffers(Arena<Scalar>& arena, const LanguageModel& model, Index rows)
         : x(arena.rows(rows, model.width())),
@@ -144,16 +140,15 @@ class LanguageModel {
     return arena.used();
   }
 
-  Extents check_batch(std::span<const TokenId> tokens, const State& state,
-                      const SequenceLayout& layout) const;
-  void check_state(const State& state) const;
-  void check_tokens(std::span<const TokenId> tokens, const State& state, const SequenceLayout& layout,
-                    Index count) const;
+  TokenBatch checked(std::span<const TokenId> tokens, const State& state,
+                     const SequenceLayout& layout) const {
+    state.check(parts_.architecture, parts_.fingerprint, shapes_);
+    return {tokens, layout, state.sequences(), vocabulary()};
+  }
 
   /// All real tokens chunk by chunk; calls f(rows, x) with what the head reads.
   template <class F>
-  void run(std::span<const TokenId> tokens, State& state, const SequenceLayout& layout, Index count,
-           Scalar* memory, F&& f) const noexcept;
+  void run(const TokenBatch& batch, State& state, Scalar* memory, F&& f) const noexcept;
   void write_logits(const PackedRows& rows, Rows<const Scalar> x,
                     const TokenView<Scalar>& logits) const noexcept;
 
@@ -196,70 +191,13 @@ LanguageModel<Scalar>::LanguageModel(Parts parts) : parts_(std::move(parts)) {
 }
 
 template <class Scalar>
-void LanguageModel<Scalar>::check_state(const State& state) const {
-  if (state.architecture() != parts_.architecture || state.fingerprint() != parts_.fingerprint)
-    throw ShapeError(message("state: expected one of the model ",
-                             model_text(parts_.architecture, parts_.fingerprint), ", got one of ",
-                             state.model()));
-  if (state.layers().size() != shapes_.size())
-    throw ShapeError(message("state: expected ", shapes_.size(), " layers, got ", state.layers().size()));
-  for (std::size_t i = 0; i < shapes_.size(); ++i) {
-    const LayerState<Scalar>& layer = state.layers()[i];
-    if (!(layer.shape() == shapes_[i]))
-      throw ShapeError(
-          message("state: layer ", i, ": expected ", shapes_[i].text(), ", got ", layer.shape().text()));
-    if (layer.sequences() != state.sequences())
-      throw ShapeError(message("state: layer ", i, ": expected ", state.sequences(), " sequences, got ",
-                               layer.sequences()));
-    for (Index s = 0; s < state.sequences(); ++s)
-      if (layer.position(s) != state.position(s))
-        throw ValueError(message("state: layer ", i, ", sequence ", s, ": expected the position ",
-                                 state.position(s), " of the first layer, got ", layer.position(s)));
-  }
-}
-
-template <class Scalar>
-auto LanguageModel<Scalar>::check_batch(std::span<const TokenId> tokens, const State& state,
-                                        const SequenceLayout& layout) const -> Extents {
-  check_state(state);
-  const Index size = static_cast<Index>(tokens.size());
-  const Index batch = layout.is_packed() ? 1 : state.sequences();
-  if (batch == 0 ? size != 0 : size % batch != 0)
-    throw ShapeError(
-        message("tokens: expected a multiple of the ", batch, " sequences of the state, got ", size));
-  const Index count = batch == 0 ? 0 : size / batch;
-  layout.check(batch, count);
-  if (layout.sequences(batch) != state.sequences())
-    throw ShapeError(
-        message("state: expected ", layout.sequences(batch), " sequences, got ", state.sequences()));
-  check_tokens(tokens, state, layout, count);
-  return {batch, count};
-}
-
-template <class Scalar>
-void LanguageModel<Scalar>::check_tokens(std::span<const TokenId> tokens, const State& state,
-                                         const SequenceLayout& layout, Index count) const {
-  for (Index s = 0; s < state.sequences(); ++s)
-    layout.for_each_run(s, count, [&](Index row, Index first, Index n) {
-      for (Index t = first; t < first + n; ++t) {
-        const TokenId token = tokens[static_cast<std::size_t>(row * count + t)];
-        if (token < 0 || token >= vocabulary())
-          throw ValueError(
-              message("tokens[", row, ", ", t, "]: expected 0 to ", vocabulary() - 1, ", got ", token));
-      }
-    });
-}
-
-template <class Scalar>
 template <class F>
-void LanguageModel<Scalar>::run(std::span<const TokenId> tokens, State& state, const SequenceLayout& layout,
-                                Index count, Scalar* memory, F&& f) const noexcept {
-  state.packer().for_each_chunk(layout, count, [&](const PackedRows& rows) {
+void LanguageModel<Scalar>::run(const TokenBatch& batch, State& state, Scalar* memory, F&& f) const noexcept {
+  state.packer().for_each_chunk(batch.layout, batch.tokens, [&](const PackedRows& rows) {
     Arena<Scalar> arena(memory);
     const Buffers b(arena, *this, rows.count());
     for (Index i = 0; i < rows.count(); ++i)
-      std::copy_n(parts_.embedding.data() + tokens[static_cast<std::size_t>(rows.token(i))] * width(),
-                  width(), b.x[i]);
+      std::copy_n(parts_.embedding.data() + batch.at(rows.token(i)) * width(), width(), b.x[i]);
     if (parts_.embedding_norm) parts_.embedding_norm->apply(b.x, b.x);
     auto layer = state.layers().begin();
     for (const auto& [norm, branch] : parts_.blocks) {
@@ -291,17 +229,17 @@ void LanguageModel<Scalar>::write_logits(const PackedRows& rows, Rows<const Scal
 template <class Scalar>
 void LanguageModel<Scalar>::prefill(std::span<const TokenId> tokens, State& state,
                                     const TokenView<Scalar>& logits, const PrefillOptions& options) const {
-  const auto [batch, count] = check_batch(tokens, state, options.layout);
-  check_shape("logits", logits, {batch, count, 1, vocabulary()});
+  const TokenBatch batch = checked(tokens, state, options.layout);
+  check_shape("logits", logits, {batch.batch, batch.tokens, 1, vocabulary()});
   check_no_overlap("logits", logits);
   Workspace own;
   Workspace& workspace = options.workspace != nullptr ? *options.workspace : own;
   workspace.reserve(1, sizeof(Scalar) * static_cast<std::size_t>(buffers(chunk_rows)));
   for (Index s = 0; s < state.sequences(); ++s)
-    options.layout.for_each_padding(s, count, [&](Index row, Index first, Index n) {
+    batch.layout.for_each_padding(s, batch.tokens, [&](Index row, Index first, Index n) {
       for (Index t = first; t < first + n; ++t) logits.at(row, t, 0).setZero();
     });
-  run(tokens, state, options.layout, count, workspace.template block<Scalar>(0),
+  run(batch, state, workspace.template block<Scalar>(0),
       [&](const PackedRows& rows, Rows<Scalar> x) { write_logits(rows, x, logits); });
 }
 
@@ -309,7 +247,8 @@ template <class Scalar>
 void LanguageModel<Scalar>::prefill_last(std::span<const TokenId> tokens, State& state,
                                          const TokenView<Scalar>& logits,
                                          const PrefillOptions& options) const {
-  const Index count = check_batch(tokens, state, options.layout).tokens, sequences = state.sequences();
+  const TokenBatch batch = checked(tokens, state, options.layout);
+  const Index sequences = state.sequences();
   check_shape("logits", logits, {sequences, 1, 1, vocabulary()});
   check_no_overlap("logits", logits);
   Workspace own;
@@ -321,11 +260,10 @@ void LanguageModel<Scalar>::prefill_last(std::span<const TokenId> tokens, State&
   Arena<Scalar> arena(memory);
   const Rows<Scalar> last = arena.rows(sequences, width());
   for (Index s = 0; s < sequences; ++s) std::fill_n(last[s], width(), Scalar(0));
-  run(tokens, state, options.layout, count, memory + arena.used(),
-      [&](const PackedRows& rows, Rows<Scalar> x) {
-        for (Index s = 0; s < sequences; ++s)
-          if (rows.count(s) > 0) std::copy_n(x[rows.first(s + 1) - 1], width(), last[s]);
-      });
+  run(batch, state, memory + arena.used(), [&](const PackedRows& rows, Rows<Scalar> x) {
+    for (Index s = 0; s < sequences; ++s)
+      if (rows.count(s) > 0) std::copy_n(x[rows.first(s + 1) - 1], width(), last[s]);
+  });
   head_.apply(last, {logits.data(0, 0, 0), sequences, vocabulary(), logits.strides()[0]});
 }
 

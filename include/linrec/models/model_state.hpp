@@ -58,6 +58,29 @@ class ModelState {
     return bytes;
   }
 
+  /// Whether it is a state of that model, with all layers at one position.
+  /// @throws ShapeError, ValueError naming the layer, what was expected and what came.
+  void check(const std::string& architecture, std::uint64_t fingerprint,
+             const std::vector<LayerStateShape>& shapes) const {
+    if (architecture_ != architecture || fingerprint_ != fingerprint)
+      throw ShapeError(message("state: expected one of the model ", model_text(architecture, fingerprint),
+                               ", got one of ", model()));
+    if (layers_.size() != shapes.size())
+      throw ShapeError(message("state: expected ", shapes.size(), " layers, got ", layers_.size()));
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      if (!(layers_[i].shape() == shapes[i]))
+        throw ShapeError(message("state: layer ", i, ": expected ", shapes[i].text(), ", got ",
+                                 layers_[i].shape().text()));
+      if (layers_[i].sequences() != sequences())
+        throw ShapeError(message("state: layer ", i, ": expected ", sequences(), " sequences, got ",
+                                 layers_[i].sequences()));
+      for (Index s = 0; s < sequences(); ++s)
+        if (layers_[i].position(s) != position(s))
+          throw ValueError(message("state: layer ", i, ", sequence ", s, ": expected the position ",
+                                   position(s), " of the first layer, got ", layers_[i].position(s)));
+    }
+  }
+
   friend bool operator==(const ModelState& a, const ModelState& b) {
     return a.architecture_ == b.architecture_ && a.layers_ == b.layers_;
   }
