@@ -12,11 +12,15 @@ struct GatedMLPWeights {
   Parameter<Scalar> down;      ///< [D, hidden]
 };
 
+/// Remembers nothing, and so is no Layer; a row of its outputs [n, D] depends on one row of its inputs [n,
+/// D].
 template <class Scalar>
 class GatedMLP {
  public:
   using Weights = GatedMLPWeights<Scalar>;
 
+  /// @param width D.
+  /// @param hidden channels in the middle.
   /// @throws ShapeError, naming the parameter, if the weights do not fit.
   GatedMLP(Index width, Index hidden, const Weights& weights)
       : gate_("gate_proj", hidden, width, weights.gate),

@@ -16,6 +16,8 @@ struct RWKV7ChannelMixWeights {
   Parameter<Scalar> value;  ///< [D, hidden]
 };
 
+/// Its state is the last token.
+/// @tparam Scalar float or double.
 template <class Scalar>
 class RWKV7ChannelMix : public Layer<RWKV7ChannelMix<Scalar>, Scalar> {
   friend typename RWKV7ChannelMix::Layer;
@@ -23,6 +25,8 @@ class RWKV7ChannelMix : public Layer<RWKV7ChannelMix<Scalar>, Scalar> {
  public:
   using Weights = RWKV7ChannelMixWeights<Scalar>;
 
+  /// @param width D, of the layer's inputs and outputs.
+  /// @param hidden channels between the two maps.
   /// @throws ShapeError, naming the parameter, if the weights do not fit.
   RWKV7ChannelMix(Index width, Index hidden, const Weights& weights)
       : x_k_(weights.x_k),
