@@ -12,7 +12,9 @@ namespace {
 
 double bar_of(const GoldenCase& file, const std::string& output, ScalarType scalar,
               const Tolerances& tolerances) {
-  if (scalar == ScalarType::double_precision) return tolerances.in_double.value_or(double_bar);
+  const bool hard = file.has_option("ridge_eps") && file.number("ridge_eps") < easy_ridge;
+  if (scalar == ScalarType::double_precision)
+    return tolerances.in_double.value_or(hard ? double_bar_of_hard_ridge : double_bar);
   if (tolerances.in_float) return *tolerances.in_float;
   // A cache is as hard half way as at the end.
   const std::string key = output.starts_with(cache_mid_prefix)
@@ -22,7 +24,8 @@ double bar_of(const GoldenCase& file, const std::string& output, ScalarType scal
   const double plain = file.number(key);
   if (!(plain >= 0) || !std::isfinite(plain))
     throw FormatError(message("option '", key, "': expected a finite number of at least 0, got ", plain));
-  return float_factor * std::max(plain, float_floor);
+  const double bar = float_factor * std::max(plain, float_floor);
+  return hard ? std::min(bar, float_bar_of_hard_ridge) : bar;
 }
 
 Check check(const std::string& output, std::span<const double> right, const WayResult& result, double bar) {

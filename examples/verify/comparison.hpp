@@ -30,6 +30,13 @@ inline constexpr double float_bar_by_default = 2e-6;
 /// relative_error or absolute_error.
 using Measure = double (*)(std::span<const double> x, std::span<const double> right);
 
+/// A ridge below this leaves a matrix that is singular but for a millionth, and a plain float program wrong
+/// by several percent: then the bar in double is wider, and that in float is no multiple of what such a
+/// program is off.
+inline constexpr double easy_ridge = 1e-4;
+inline constexpr double double_bar_of_hard_ridge = 1e-8;
+inline constexpr double float_bar_of_hard_ridge = 1e-4;
+
 /// One output against its bar.
 struct Check {
   std::string output;

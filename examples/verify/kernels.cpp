@@ -63,6 +63,30 @@ constexpr KernelEntry entries[] = {
   the option dt_bias, if there, is checked like an output against the bias whose softplus is base_dt
 )",
      "dt_bias"},
+    {"ska_prefix", run_ska_prefix<double>, run_ska_prefix<float>,
+     R"(  in.z, in.zq [B,T,H,r], keys and queries  in.v [B,T,H,P]  in.mask [B,T], weights  in.eta, in.gamma []
+  G = sum m_t z_t z_t^T,  M = sum m_t m_{t-1} z_t z_{t-1}^T,  Cv = sum m_t v_t z_t^T over all tokens,
+  G + ridge_eps m^2 I = L L^T, m the longest key,  A_w = L^-1 M L^-T,
+  y = eta Cv L^-T A^K L^-1 zq,  A = clamp(gamma, 1, 1.5) A_w / max(1, sigma)
+  options: ridge_eps, power_K K (2), operator whitened, or minv, which puts M (G + ridge I)^-1 for A_w;
+    norm_scope prefix, or sequence, which counts keys of weight 0 in m
+  out.y [B,T,H,P]  out.sigma, out.sigma_svd [B,H], the estimate of 6 power iterations and the true value
+)"},
+    {"ska_streaming", run_ska_streaming<double>, run_ska_streaming<float>,
+     R"(  the same without a mask; a token sees those before it and, with inclusive=1 (1), itself
+  in.state.G, in.state.M [B,H,r,r]  in.state.C [B,H,P,r]  in.state.z_last [B,H,r]  in.state.max_norm [B,H]
+    (all or none)
+  out.state.* likewise  out.sigma, out.sigma_svd [B,T,H]
+)"},
+    {"ska_chunk", run_ska_chunk<double>, run_ska_chunk<float>,
+     R"(  the same; a token sees the chunks before its own
+  options: chunk; boundary_transition=1 lets M have the first key of the token's own chunk;
+    norm_scope past, or sequence, which looks ahead for m
+  out.sigma, out.sigma_svd [B, chunks, H]
+)"},
+    {"spectral_normalise", run_spectral_normalise<double>, run_spectral_normalise<float>,
+     R"(  in.A [n,r,r]  out.A_normalised [n,r,r], A / max(sigma, 1)  out.sigma, out.sigma_svd [n]
+)"},
     {"mamba2_layer", run_mamba2_layer<double>, run_mamba2_layer<float>,
      R"(  in_proj.weight [2 H P + 2 G N + H, D] for z, x, B, C, dt; conv1d.weight [H P + 2 G N, 1, W]
   dt_bias [H]  D [H] or [H P]  A_log [H], or A_log_base, A_log_deltas [H-1]  out_proj.weight [D, H P]
@@ -112,6 +136,15 @@ constexpr KernelEntry entries[] = {
     {"rwkv7_channel_mix", run_rwkv7_channel_mix<double>, run_rwkv7_channel_mix<float>,
      R"(  x_k [D]  key.weight [F, D]  value.weight [D, F]
   out.cache.x_prev [B,D]
+)"},
+    {"koopman_mlp", run_koopman_mlp<double>, run_koopman_mlp<float>,
+     R"(  norm.weight, norm.bias [D]  lift.weight [F, D]  gamma, omega [F/2]  readout.weight [D, F]
+  gate.weight [F, D]  (may be missing)
+  u = silu(W_lift layernorm(x)),  z1 = gamma u1 + omega u2,  z2 = gamma u2 - omega u1 for each pair (u1, u2)
+    of neighbours,  z = z sigmoid(W_gate layernorm(x)),  y = x + W_readout z
+  options: d D, d_k F, layer_norm_eps (1e-5); spectral_norm_gamma=0 leaves gamma and omega as they are,
+    else they are scaled so that gamma^2 + omega^2 is at most 1
+  no caches
 )"},
 };
 

@@ -82,5 +82,15 @@ template <class Scalar>
 Results run_rwkv7_time_mix_fla_names(GoldenCase&, const Request&);
 template <class Scalar>
 Results run_rwkv7_channel_mix(GoldenCase&, const Request&);
+template <class Scalar>
+Results run_koopman_mlp(GoldenCase&, const Request&);
+template <class Scalar>
+Results run_ska_prefix(GoldenCase&, const Request&);
+template <class Scalar>
+Results run_ska_streaming(GoldenCase&, const Request&);
+template <class Scalar>
+Results run_ska_chunk(GoldenCase&, const Request&);
+template <class Scalar>
+Results run_spectral_normalise(GoldenCase&, const Request&);
 
 }  // namespace linrec::verify

@@ -130,6 +130,7 @@ TEST_CASE("verify: layers with something that it does not know") {
        {"layer_retnet", option("rotary", "interleaved"), "option 'rotary': expected 'half-split, "},
        {"layer_rwkv7_channel_mix", option("activation", "gelu"),
         "option 'activation': expected 'relu squared', got 'gelu'"},
+       {"koopman_mlp", option("residual", "none"), "option 'residual': expected 'included', got 'none'"},
        {"layer_rwkv7_time_mix", option("layer_id", "0"), "in.v_first: not an input of this kernel"}});
 }
 
@@ -179,6 +180,10 @@ TEST_CASE("verify: layers that contradict themselves") {
        {"layer_rwkv7_time_mix", without_option("layer_id"), "option 'layer_id' is missing"},
        {"layer_rwkv7_time_mix", option("head_size", "5"), "divides d_model = 32, got 5"},
        {"layer_rwkv7_time_mix", option("head_size", "0"), "divides d_model = 32, got 0"},
+       {"koopman_mlp", option("gated", "1"), "option 'gated' is 1, but gate.weight is not there"},
+       {"koopman_mlp_gated", option("gated", "0"), "option 'gated' is 0, but gate.weight is there"},
+       {"koopman_mlp", option("d_k", "32"), "option 'd_k' is 32, but the tensors have 64"},
+       {"koopman_mlp", reshaped("omega", {2, 16}), "wrong shape: 'omega': expected [32], got [2, 16]"},
        {"layer_gdn", reshaped("out.cache.conv_state_q", {2, 4, 16}),
         "out.cache.conv_state_q: expected [2, 16, 4]"},
        {"layer_gdn", reshaped("cache_mid.recurrent_state", {2, 2, 16, 8}),

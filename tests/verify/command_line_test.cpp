@@ -50,6 +50,7 @@ TEST_CASE("verify: the help describes the files") {
                            "\nrwkv7_time_mix\n",
                            "\nrwkv7_time_mix_fla_names\n",
                            "\nrwkv7_channel_mix\n",
+                           "\nkoopman_mlp\n",
                            "cache_mid.NAME",
                            "cache_mid_after",
                            "NAME.token_ids",

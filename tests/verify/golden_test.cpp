@@ -11,7 +11,7 @@ std::vector<std::string> forward_cases() {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(golden("").parent_path())) {
     const std::string name = entry.path().stem().string();
-    for (const char* prefix : {"ssd_", "ret_", "gla_", "gdn_", "rwkv7_", "post_", "layer_"})
+    for (const char* prefix : {"ssd_", "ret_", "gla_", "gdn_", "rwkv7_", "post_", "layer_", "koopman_"})
       if (name.starts_with(prefix)) names.push_back(name);
   }
   return names;
@@ -38,13 +38,14 @@ const std::vector<std::string> representatives{"ssd_post_offset",
                                                "layer_retnet",
                                                "layer_rwkv7_time_mix_first",
                                                "layer_rwkv7_post_fla",
-                                               "layer_rwkv7_channel_mix"};
+                                               "layer_rwkv7_channel_mix",
+                                               "koopman_mlp_gated"};
 
 }  // namespace
 
 TEST_CASE("verify: all golden files pass, every way, every output") {
   const std::vector<std::string> names = forward_cases();
-  REQUIRE(names.size() == 72);
+  REQUIRE(names.size() == 75);
   std::string arguments;
   std::size_t rows = 0;
   for (const std::string& name : names) {
@@ -55,7 +56,7 @@ TEST_CASE("verify: all golden files pass, every way, every output") {
   CAPTURE(run.output);
   CHECK(run.status == 0);
   CHECK(run.count("ok") == rows);
-  CHECK(run.lines().back() == "72 files: " + std::to_string(rows) + " ok, 0 FAIL, 0 unknown, 0 error");
+  CHECK(run.lines().back() == "75 files: " + std::to_string(rows) + " ok, 0 FAIL, 0 unknown, 0 error");
   for (const std::string& name : names) {
     CAPTURE(name);
     const auto rows_of_case = run.rows("ok", name);
@@ -139,11 +140,12 @@ TEST_CASE("verify: layers count from an offset too") {
 
 TEST_CASE("verify: a wrong weight of a layer fails in every way") {
   const std::pair<const char*, const char*> weights[] = {
-      {"layer_mamba2", "conv1d.bias"},          {"layer_mamba2_groups", "norm.weight"},
-      {"layer_gdn_post", "A_log_base"},         {"layer_gla_post_learnable", "alpha_logits"},
-      {"layer_retnet", "g_proj.weight"},        {"layer_rwkv7_time_mix", "v0"},
-      {"layer_rwkv7_post_fla", "w0_delta"},     {"layer_rwkv7_channel_mix", "x_k"},
-      {"layer_gla_mqa_conv", "k_conv1d.weight"}};
+      {"layer_mamba2", "conv1d.bias"},           {"layer_mamba2_groups", "norm.weight"},
+      {"layer_gdn_post", "A_log_base"},          {"layer_gla_post_learnable", "alpha_logits"},
+      {"layer_retnet", "g_proj.weight"},         {"layer_rwkv7_time_mix", "v0"},
+      {"layer_rwkv7_post_fla", "w0_delta"},      {"layer_rwkv7_channel_mix", "x_k"},
+      {"layer_gla_mqa_conv", "k_conv1d.weight"}, {"koopman_mlp", "omega"},
+      {"koopman_mlp_gated", "gate.weight"},      {"koopman_mlp_nosn", "norm.bias"}};
   const TemporaryDirectory directory;
   for (const auto& [name, weight] : weights) {
     CaseFile changed(name);

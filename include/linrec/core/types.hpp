@@ -2,6 +2,7 @@
 #pragma once
 
 #include <Eigen/Core>
+#include <cstdint>
 #include <initializer_list>
 #include <limits>
 #include <span>
@@ -36,6 +37,12 @@ inline Index checked_product(std::initializer_list<Index> extents) {
     product *= extent;
   }
   return product;
+}
+
+/// @throws ValueError if a position is not in [0, 2^53]: beyond, t is not exact in double.
+inline void check_position(std::int64_t position) {
+  if (position < 0 || position > (std::int64_t{1} << 53))
+    throw ValueError(message("position: expected 0 to 2^53, got ", position));
 }
 
 /// Whether `size` agrees with the compile-time size `fixed`.

@@ -19,6 +19,7 @@
 #include "linrec/layers/retnet_layer.hpp"
 #include "linrec/layers/rwkv7_channel_mix.hpp"
 #include "linrec/layers/rwkv7_time_mix.hpp"
+#include "linrec/layers/spectral_koopman_mlp.hpp"
 
 namespace linrec::io {
 
@@ -265,6 +266,18 @@ GatedMLPWeights<Scalar> read_mamba_mlp(WeightReader<Scalar>& reader, const Layer
   const Parameter<Scalar> both = reader.get(names, "fc1.weight", {2 * hidden, width});
   if (both.present()) w.up = both.rows(0, hidden), w.gate = both.rows(hidden, hidden);
   w.down = reader.get(names, "fc2.weight", {width, hidden});
+  return w;
+}
+
+template <class Scalar>
+SpectralKoopmanMLPWeights<Scalar> read_weights(WeightReader<Scalar>& reader, const LayerNames& names,
+                                               const SpectralKoopmanMLPConfig& config) {
+  SpectralKoopmanMLPWeights<Scalar> w;
+  w.lift = reader.get(names, "lift.weight", {config.hidden, config.width});
+  w.gamma = reader.get(names, "gamma", {config.hidden / 2});
+  w.omega = reader.get(names, "omega", {config.hidden / 2});
+  w.readout = reader.get(names, "readout.weight", {config.width, config.hidden});
+  if (config.gated) w.gate = reader.get(names, "gate.weight", {config.hidden, config.width});
   return w;
 }
 

@@ -113,7 +113,7 @@ class ModelLoader {
 
   static auto mlp_branch(Index width, Index hidden, const GatedMLPWeights<Scalar>& weights) {
     return [=]() -> std::shared_ptr<const Branch<Scalar>> {
-      return std::make_shared<const MLPBranch<Scalar>>(GatedMLP<Scalar>(width, hidden, weights));
+      return std::make_shared<const MLPBranch<GatedMLP<Scalar>>>(GatedMLP<Scalar>(width, hidden, weights));
     };
   }
 

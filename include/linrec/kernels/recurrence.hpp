@@ -19,9 +19,8 @@
 #include <string>
 
 #include "linrec/core/executor.hpp"
-#include "linrec/core/sequence_layout.hpp"
-#include "linrec/core/workspace.hpp"
-#include "linrec/kernels/input_checks.hpp"
+#include "linrec/core/input_checks.hpp"
+#include "linrec/core/prefill_options.hpp"
 #include "linrec/kernels/panel_scan.hpp"
 #include "linrec/kernels/state.hpp"
 
@@ -29,12 +28,6 @@ namespace linrec {
 
 /// Whether an input has all H heads, or G that divide H: head h then reads group h / (H / G).
 enum class HeadSharing { none, groups };
-
-/// How a batch is laid out, and where its scratch memory comes from.
-struct PrefillOptions {
-  SequenceLayout layout = {};
-  Workspace* workspace = nullptr;  ///< kept by the caller; none: allocated for the call
-};
 
 /// Base of all kernels. A kernel is immutable, and may be used by any number of threads at once.
 /// Shapes: inputs and outputs are views [B, T, H, D], see the kernel; states S [K, V] a head.

@@ -12,12 +12,6 @@
 
 namespace linrec {
 
-/// @throws ValueError if a position is not in [0, 2^53]: beyond, t is not exact in double.
-inline void check_position(std::int64_t position) {
-  if (position < 0 || position > (std::int64_t{1} << 53))
-    throw ValueError(message("position: expected 0 to 2^53, got ", position));
-}
-
 /// The states S [K, V] of H heads for each of several sequences, with the position of each sequence:
 /// the number of tokens it has seen. A value: copy it to fork, keep it to roll back. Zero at the start.
 ///

@@ -14,9 +14,10 @@ struct GatedMLPWeights {
 
 /// Remembers nothing, and so is no Layer; a row of its outputs [n, D] depends on one row of its inputs [n,
 /// D].
-template <class Scalar>
+template <class Scalar_>
 class GatedMLP {
  public:
+  using Scalar = Scalar_;
   using Weights = GatedMLPWeights<Scalar>;
 
   /// @param width D.

@@ -13,7 +13,7 @@
 
 #include "linrec/core/token_view.hpp"
 #include "linrec/core/workspace.hpp"
-#include "linrec/kernels/input_checks.hpp"
+#include "linrec/core/input_checks.hpp"
 #include "linrec/kernels/recurrence.hpp"
 #include "linrec/layers/layer_state.hpp"
 #include "linrec/layers/rows.hpp"

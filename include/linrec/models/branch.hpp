@@ -4,7 +4,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "linrec/layers/gated_mlp.hpp"
 #include "linrec/layers/layer_state.hpp"
 #include "linrec/layers/packed_rows.hpp"
 #include "linrec/layers/rows.hpp"
@@ -66,10 +65,13 @@ class LayerBranch final : public Branch<typename SequenceLayer::Scalar> {
   SequenceLayer layer_;
 };
 
-template <class Scalar>
-class MLPBranch final : public Branch<Scalar> {
+/// What remembers nothing: GatedMLP, SpectralKoopmanMLP.
+template <class MLP>
+class MLPBranch final : public Branch<typename MLP::Scalar> {
+  using Scalar = typename MLP::Scalar;
+
  public:
-  explicit MLPBranch(GatedMLP<Scalar> mlp) : mlp_(std::move(mlp)) {}
+  explicit MLPBranch(MLP mlp) : mlp_(std::move(mlp)) {}
 
   Index width() const override { return mlp_.width(); }
   const LayerStateShape* state_shape() const override { return nullptr; }
@@ -81,7 +83,7 @@ class MLPBranch final : public Branch<Scalar> {
   }
 
  private:
-  GatedMLP<Scalar> mlp_;
+  MLP mlp_;
 };
 
 }  // namespace linrec
