@@ -132,5 +132,6 @@ void add_gated_delta_net();
 void add_gla();
 void add_retnet();
 void add_layers();
+void add_ska();
 
 }  // namespace linrec::bench

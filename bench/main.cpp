@@ -1,6 +1,7 @@
 // linrec_bench: step and prefill of every kernel at real shapes. Names are
 //   KERNEL/prefill|step/SHAPE/T/SCALAR/TAPER[/fixed]
-// Shapes: Mamba2 H x P x N, the others H x K x V. Layers (layers.cpp) have names of their own. See
+// Shapes: Mamba2 H x P x N, the others H x K x V. Layers (layers.cpp) and SKA (ska.cpp) have names of
+// their own. See
 // harness.hpp for the counters.
 #include "harness.hpp"
 
@@ -15,6 +16,7 @@ int main(int argc, char** argv) {
   linrec::bench::add_gla();
   linrec::bench::add_retnet();
   linrec::bench::add_layers();
+  linrec::bench::add_ska();
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
 }

@@ -2,25 +2,32 @@
 // zeros to whole cache lines. Each function always adds in the same order, and none allocates.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "linrec/core/simd.hpp"
 
 namespace linrec::detail {
 
-/// Cache lines of a row that are kept in registers at a time.
-inline constexpr Index ska_strip = EIGEN_ARCH_DEFAULT_NUMBER_OF_REGISTERS / 2 / Lanes<double>::packets;
-
-/// Calls f(first, lines) for strips of columns [first, first + 8 lines); `lines` is a constant.
-template <class F>
+/// Calls f(first, lines) for strips of columns [first, first + 8 lines) that are as wide as possible, and
+/// about as wide as each other. `lines` is a constant: what f keeps for a strip takes `share` of the
+/// registers.
+template <Index share_in_quarters, class F>
 EIGEN_ALWAYS_INLINE void for_each_strip(Index width, F&& f) {
-  Index lines = padded<double>(width) / Lanes<double>::size, first = 0;
-  const auto strips = [&](auto n) LINREC_INLINE_LAMBDA {
-    for (; lines >= n; lines -= n, first += n * Lanes<double>::size) f(first, n);
-  };
-  strips(std::integral_constant<Index, ska_strip>());
-  if constexpr (ska_strip > 2) strips(std::integral_constant<Index, 2>());
-  if constexpr (ska_strip > 1) strips(std::integral_constant<Index, 1>());
+  constexpr Index packets = EIGEN_ARCH_DEFAULT_NUMBER_OF_REGISTERS * share_in_quarters / 4;
+  constexpr Index most = std::min<Index>(8, packets / Lanes<double>::packets);
+  const Index lines = padded<double>(width) / Lanes<double>::size, strips = (lines + most - 1) / most;
+  for (Index strip = 0; strip < strips; ++strip) {
+    const Index begin = strip * lines / strips, count = (strip + 1) * lines / strips - begin;
+    [&]<Index... n>(std::integer_sequence<Index, n...>) LINREC_INLINE_LAMBDA {
+      static_cast<void>(
+          ((count == n + 1 ? (f(begin * Lanes<double>::size, std::integral_constant<Index, n + 1>()), true)
+                           : false) ||
+           ...));
+    }
+    (std::make_integer_sequence<Index, most>());
+  }
 }
 
 /// Whether row i of a matrix ends at its diagonal.
@@ -30,17 +37,27 @@ enum class Shape { full, lower };
 template <Shape shape = Shape::full>
 EIGEN_DONT_INLINE void multiply_transposed(const double* a, Index n, Index width, const double* x,
                                            double* y) noexcept {
+  using Line = Lanes<double>;
   const Index stride = padded<double>(width);
-  for_each_strip(width, [&](Index first, auto lines) LINREC_INLINE_LAMBDA {
-    Lanes<double> sums[static_cast<std::size_t>(lines)];
-    for (Lanes<double>& sum : sums) sum = Lanes<double>::broadcast(0);
-    for (Index i = shape == Shape::lower ? first : 0; i < n; ++i) {
-      const Lanes<double> factor = Lanes<double>::broadcast(x[i]);
+  for_each_strip<3>(width, [&](Index first, auto lines) LINREC_INLINE_LAMBDA {
+    // Narrow strips take several rows at a time, so that enough sums are under way.
+    constexpr Index rows = std::max<Index>(1, 8 / (lines * Line::packets));
+    Line sums[static_cast<std::size_t>(rows)][static_cast<std::size_t>(lines)];
+    for (auto& row : sums)
+      for (Line& sum : row) sum = Line::broadcast(0);
+    const auto add = [&](Index i, Index row) LINREC_INLINE_LAMBDA {
+      const Line factor = Line::broadcast(x[i]);
       for (Index j = 0; j < lines; ++j)
-        sums[j] = multiply_add(factor, Lanes<double>::load(a + i * stride + first + j * Lanes<double>::size),
-                               sums[j]);
-    }
-    for (Index j = 0; j < lines; ++j) sums[j].store(y + first + j * Lanes<double>::size);
+        sums[row][j] =
+            multiply_add(factor, Line::load(a + i * stride + first + j * Line::size), sums[row][j]);
+    };
+    Index i = shape == Shape::lower ? first : 0;
+    for (; i + rows <= n; i += rows)
+      for (Index row = 0; row < rows; ++row) add(i + row, row);
+    for (; i < n; ++i) add(i, 0);
+    for (Index row = 1; row < rows; ++row)
+      for (Index j = 0; j < lines; ++j) sums[0][j] = sums[0][j] + sums[row][j];
+    for (Index j = 0; j < lines; ++j) sums[0][j].store(y + first + j * Line::size);
   });
 }
 

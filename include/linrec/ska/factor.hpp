@@ -86,6 +86,12 @@ class CholeskyFactor {
     return Eigen::Map<const SkaStatistics::Matrix>(w_.data(), size_, stride_).leftCols(size_);
   }
 
+  /// For snapshots: W, lower triangular, rows padded with zeros; and all that is beside it.
+  double* w() { return w_.data(); }
+  const double* w() const { return w_.data(); }
+  auto record() { return std::tie(status_, eps_, ridge_, residual_, updates_); }
+  auto record() const { return std::tie(status_, eps_, ridge_, residual_, updates_); }
+
  private:
   FactorStatus eliminate(const double* g, double* scratch) noexcept;
   double residual(const double* g, double* scratch) const noexcept;
@@ -102,14 +108,15 @@ inline void CholeskyFactor::update(const double* z, double* scratch) noexcept {
   using Line = Lanes<double>;
   double *p = scratch, *scale = p + stride_, *shift = scale + stride_;
   whiten(z, p);
-  double a = 1;
-  for (Index i = 0; i < size_; ++i) {
-    const double next = a + p[i] * p[i];
-    scale[i] = std::sqrt(a / next);
-    shift[i] = -p[i] / a;
-    a = next;
+  shift[0] = 1;  // a_{i-1}, for now
+  for (Index i = 1; i < stride_; ++i) shift[i] = shift[i - 1] + p[i - 1] * p[i - 1];
+  for (Index i = 0; i < stride_; i += Line::packet_size) {
+    using namespace Eigen::internal;
+    const auto p_i = pload<Line::Packet>(p + i), before = pload<Line::Packet>(shift + i);
+    pstore(scale + i, psqrt(pdiv(before, pmadd(p_i, p_i, before))));
+    pstore(shift + i, pnegate(pdiv(p_i, before)));
   }
-  detail::for_each_strip(size_, [&](Index first, auto lines) LINREC_INLINE_LAMBDA {
+  detail::for_each_strip<2>(size_, [&](Index first, auto lines) LINREC_INLINE_LAMBDA {
     Line sums[static_cast<std::size_t>(lines)];  // of p_j w_j above row i
     for (Line& sum : sums) sum = Line::broadcast(0);
     for (Index i = first; i < size_; ++i) {
@@ -148,14 +155,16 @@ inline FactorStatus CholeskyFactor::eliminate(const double* g, double* scratch) 
     if (!(pivots[k] == pivots[k])) return FactorStatus::not_finite;
     if (!(pivots[k] >= 0.5 * ridge_)) return FactorStatus::not_positive_definite;
     std::copy_n(w, k, step);
-    step[k] = 1;
+    step[k] = 0;
     for (Index i = k + 1; i < size_; ++i) step[i] = w_[static_cast<std::size_t>(i * stride_ + k)];
+    const double inverse = -1 / pivots[k];
     for (Index i = k + 1; i < size_; ++i) {
       double* row = w_.data() + i * stride_;
-      row[k] = 0;
-      const Line factor = Line::broadcast(-step[i] / pivots[k]);
+      const double multiplier = step[i] * inverse;
+      const Line factor = Line::broadcast(multiplier);
       for (Index j = 0; j <= i; j += Line::size)
         multiply_add(factor, Line::load(step + j), Line::load(row + j)).store(row + j);
+      row[k] = multiplier;  // last: a store just before would hold up the loads of its line
     }
   }
   for (Index i = 0; i < size_; ++i) {

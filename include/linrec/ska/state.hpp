@@ -3,6 +3,7 @@
 
 #include <array>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "linrec/ska/factor.hpp"
@@ -52,7 +53,7 @@ class SkaFit {
   /// Takes in a token, as SkaStatistics::absorb. The factor follows while updating it is cheaper than making
   /// it anew at the next read.
   void absorb(double* z, double* v, double weight, double* scratch) noexcept {
-    const bool moved = statistics_.absorb(z, v, weight);
+    const bool moved = statistics_.absorb(z, v, weight, scratch);
     sigma_known_ = false;
     if (!factor_.ready() || weight <= 0) return;
     if (moved || unread_ >= std::max<Index>(1, statistics_.key() / 8)) return changed();
@@ -109,14 +110,14 @@ class SkaFit {
     return sigma_;
   }
 
-  /// For snapshots: updates of the factor since the last read.
-  Index unread() const { return unread_; }
-  void set_unread(Index unread) { unread_ = unread; }
+  /// For snapshots: the records of both, and what is beside them. sigma follows from these.
+  auto record() { return std::tuple_cat(statistics_.record(), factor_.record(), std::tie(unread_)); }
+  auto record() const { return std::tuple_cat(statistics_.record(), factor_.record(), std::tie(unread_)); }
 
  private:
   SkaStatistics statistics_;
   CholeskyFactor factor_;
-  Index unread_ = 0;
+  Index unread_ = 0;  // updates of the factor since the last read
   double sigma_ = 0;
   bool sigma_known_ = false;
   KoopmanOperator sigma_form_ = KoopmanOperator::whitened;
@@ -173,8 +174,10 @@ class SkaState {
   void raise_max_norm(Index s, Index h, double norm) {
     for (std::vector<SkaFit>* fits : {&now_, &past_})
       if (!fits->empty()) {
-        (*fits)[checked(s, h)].statistics().raise_max_norm(norm);
-        (*fits)[checked(s, h)].changed();
+        SkaFit& fit = (*fits)[checked(s, h)];
+        const double before = fit.statistics().max_norm();
+        fit.statistics().raise_max_norm(norm);
+        if (fit.statistics().max_norm() != before) fit.changed();
       }
   }
 
@@ -245,6 +248,7 @@ class SkaState {
   const SkaFit& now(Index s, Index h) const { return now_[index(s, h)]; }
   const SkaFit& past(Index s, Index h) const { return past_[index(s, h)]; }
   void count_failure(Index s, Index h) noexcept { ++failures_[index(s, h)]; }
+  std::int64_t& failures(Index s, Index h) { return failures_[checked(s, h)]; }
   void advance(Index s, Index tokens) noexcept { positions_[static_cast<std::size_t>(s)] += tokens; }
   /// Numbers of scratch memory, on a cache line, for one head at a time.
   static Index scratch_size(const SkaShape& shape) {

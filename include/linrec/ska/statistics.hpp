@@ -11,8 +11,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <tuple>
 
 #include "linrec/core/aligned.hpp"
+#include "linrec/core/input_checks.hpp"
 #include "linrec/core/token_view.hpp"
 #include "linrec/ska/dense.hpp"
 
@@ -108,12 +110,12 @@ class SkaStatistics {
     for (std::size_t t = 0; t < weights.size(); ++t)
       if (!(weights[t] >= 0 && weights[t] <= 1))
         throw ValueError(message("weights[", t, "]: expected 0 to 1, got ", weights[t]));
-    AlignedVector<double> scratch(static_cast<std::size_t>(key_stride() + value_stride()));
-    double *z = scratch.data(), *v = z + key_stride();
+    AlignedVector<double> scratch(static_cast<std::size_t>(2 * key_stride() + value_stride()));
+    double *z = scratch.data(), *v = z + key_stride(), *rest = v + value_stride();
     for (Index t = 0; t < tokens; ++t) {
       load_key(keys.data(0, t, 0), z);
       load_padded(values.data(0, t, 0), value_, v);
-      absorb(z, v, weights.empty() ? 1.0 : weights[static_cast<std::size_t>(t)]);
+      absorb(z, v, weights.empty() ? 1.0 : weights[static_cast<std::size_t>(t)], rest);
     }
   }
 
@@ -179,7 +181,9 @@ class SkaStatistics {
   const double* last() const { return c() + key_ * value_stride(); }
   const double* first() const { return last() + key_stride(); }
   bool empty() const { return empty_; }
-  void set_empty(bool empty) { empty_ = empty; }
+  /// For snapshots: all that is beside these numbers.
+  auto record() { return std::tie(position_, max_norm_, empty_); }
+  auto record() const { return std::tie(position_, max_norm_, empty_); }
 
   /// z [r], padded: a key or query as the scale wants it.
   template <class Scalar>
@@ -200,17 +204,21 @@ class SkaStatistics {
 
   /// Takes in a token: z from load_key, v [P] padded. Leaves sqrt(m_t) times them. Returns whether the scale
   /// has moved.
-  bool absorb(double* z, double* v, double weight) noexcept {
+  /// @param scratch [r] padded.
+  bool absorb(double* z, double* v, double weight, double* scratch) noexcept {
     const double before = ridge_scale();
     if (weight > 0) {
       max_norm_ = std::max(max_norm_, detail::length(z, key_));
-      const double root = std::sqrt(weight);
-      scale_padded(z, key_, root);
-      scale_padded(v, value_, root);
+      if (weight < 1) {
+        scale_padded(z, key_, std::sqrt(weight));
+        scale_padded(v, value_, std::sqrt(weight));
+      }
+      std::copy_n(z, key_stride(), scratch);
+      if (weight < 1) scale_padded(scratch, key_, std::sqrt(weight));
       detail::add_outer<detail::Shape::lower>(g(), key_, key_, z, z);
+      detail::add_outer(m(), key_, key_, last(), scratch);
       detail::add_outer(c(), key_, value_, z, v);
-      add_transition(z, root);
-      for (Index i = 0; i < key_; ++i) last()[i] = root * z[i];
+      std::copy_n(scratch, key_stride(), last());
     } else {
       std::fill_n(z, key_stride(), 0.0);
       std::fill_n(last(), key_stride(), 0.0);
