@@ -7,6 +7,7 @@
 #include "linrec/layers/retnet_layer.hpp"
 #include "linrec/layers/rwkv7_channel_mix.hpp"
 #include "linrec/layers/rwkv7_time_mix.hpp"
+#include "linrec/layers/ska_layer.hpp"
 
 // keyword is `extern template` or `template`
 #define LINREC_LAYERS(keyword, Scalar)                                \
@@ -19,7 +20,8 @@
   keyword class GatedDeltaNetLayer<Scalar, PostSpectrum, GivenTaper>; \
   keyword class GLALayer<Scalar>;                                     \
   keyword class GLALayer<Scalar, PostSpectrum, GivenTaper>;           \
-  keyword class RetNetLayer<Scalar>
+  keyword class RetNetLayer<Scalar>;                                  \
+  keyword class SKALayer<Scalar>
 
 namespace linrec {
 

@@ -146,6 +146,15 @@ constexpr KernelEntry entries[] = {
     else they are scaled so that gamma^2 + omega^2 is at most 1
   no caches
 )"},
+    {"ska_layer", run_ska_layer<double>, run_ska_layer<float>,
+     R"(  norm.weight, norm.bias [D]  ska.key_proj.weight, ska.query_proj.weight [H r, D]
+  ska.value_proj.weight [H P, D]  ska.out_proj.weight [D, H P]  ska.eta, ska.ssn_gamma []
+  z, zq, v = W layernorm(x), read as by ska_streaming or ska_chunk,  y = x + W_out (what they retrieve)
+  options: n_heads H, rank r, ridge_eps, power_K (2), form whitened or minv, layer_norm_eps (1e-5)
+    mode=streaming: inclusive True or False; mode=chunk: chunk_size, norm_scope past or sequence,
+    boundary_transition (1)
+  out.cache.G, out.cache.M [B,H,r,r]  out.cache.C [B,H,P,r]  out.cache.z_last [B,H,r]  out.cache.max_norm [B,H]
+)"},
 };
 
 }  // namespace

@@ -85,6 +85,8 @@ Results run_rwkv7_channel_mix(GoldenCase&, const Request&);
 template <class Scalar>
 Results run_koopman_mlp(GoldenCase&, const Request&);
 template <class Scalar>
+Results run_ska_layer(GoldenCase&, const Request&);
+template <class Scalar>
 Results run_ska_prefix(GoldenCase&, const Request&);
 template <class Scalar>
 Results run_ska_streaming(GoldenCase&, const Request&);

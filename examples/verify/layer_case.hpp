@@ -153,6 +153,7 @@ class LayerCase {
     const TokenView<Scalar> to = view(y.data()), v = view(v_first.data());
     LayerState<Scalar> state = layer.initial_state(batch_);
     for (Index b = 0; b < batch_; ++b) state.set_position(b, file_.count_or("position_offset", 0));
+    if constexpr (requires { layer.look_ahead(x, state); }) layer.look_ahead(x, state);
     const auto call = [&](Index first, Index n, auto&& f) {
       if constexpr (requires { layer.prefill(x, v, state, to); })
         f(x.slice(first, n), v.slice(first, n), state, to.slice(first, n));
@@ -175,6 +176,7 @@ class LayerCase {
   void add_caches(Outputs& outputs, const std::string& prefix, const LayerState<Scalar>& state) const {
     if (names_.recurrent != nullptr)
       outputs[prefix + names_.recurrent] = state_values(state.recurrent(), names_.orientation);
+    if (state.shape().ska) add_sums(state.ska(), prefix, outputs);
     for (std::size_t i = 0; i < state.shape().windows.size(); ++i) {
       const Window<Scalar>& window = state.window(static_cast<Index>(i));
       Values& values = outputs[prefix + names_.windows.at(i)];

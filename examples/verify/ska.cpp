@@ -9,6 +9,7 @@
 #include "linrec/ska/diagnostics.hpp"
 #include "linrec/ska/retrieval.hpp"
 #include "splits.hpp"
+#include "state_values.hpp"
 
 namespace linrec::verify {
 
@@ -99,16 +100,6 @@ class SkaCase {
     return results;
   }
 
-  void add_sums(const SkaState& state, Outputs& outputs) const {
-    const Index h = config_.heads, r = config_.key, p = config_.value;
-    outputs["state.G"] = per_head(state, {batch_, h, r, r}, [](const auto& s) { return s.G(); });
-    outputs["state.M"] = per_head(state, {batch_, h, r, r}, [](const auto& s) { return s.M(); });
-    outputs["state.C"] = per_head(state, {batch_, h, p, r}, [](const auto& s) { return s.Cv(); });
-    outputs["state.z_last"] = per_head(state, {batch_, h, r}, [](const auto& s) { return s.last_key(); });
-    outputs["state.max_norm"] =
-        per_head(state, {batch_, h}, [](const auto& s) { return Eigen::Matrix<double, 1, 1>(s.max_norm()); });
-  }
-
   /// Two outputs [B, fits, H], from every fit that a read used: the estimate of sigma and its true value.
   /// fit(i, b, h) gives the fit i, prepared, or null where there was none yet.
   class Sigmas {
@@ -168,17 +159,6 @@ class SkaCase {
         state.set_statistics(b, i, sums);
       }
     }
-  }
-
-  template <class F>
-  Values per_head(const SkaState& state, std::vector<Index> shape, F&& f) const {
-    Values values{std::move(shape), {}};
-    for (Index b = 0; b < batch_; ++b)
-      for (Index h = 0; h < config_.heads; ++h) {
-        const SkaStatistics::Matrix numbers = f(state.statistics(b, h));
-        values.numbers.insert(values.numbers.end(), numbers.data(), numbers.data() + numbers.size());
-      }
-    return values;
   }
 
   GoldenCase& file_;
@@ -262,7 +242,7 @@ Results run_causal(SkaCase<Scalar>& in, const Request& request, bool look_ahead)
       },
       [&](const SkaState& s, Outputs& outputs) {
         sigmas.put(outputs);
-        if (chunk == 0) in.add_sums(s, outputs);
+        if (chunk == 0) add_sums(s, "state.", outputs);
       });
 }
 

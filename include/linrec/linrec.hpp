@@ -27,6 +27,7 @@
 #include "linrec/layers/retnet_layer.hpp"
 #include "linrec/layers/rwkv7_channel_mix.hpp"
 #include "linrec/layers/rwkv7_time_mix.hpp"
+#include "linrec/layers/ska_layer.hpp"
 #include "linrec/layers/spectral_koopman_mlp.hpp"
 #include "linrec/policy/diagnostics.hpp"
 #include "linrec/policy/initial.hpp"

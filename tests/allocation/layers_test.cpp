@@ -106,4 +106,15 @@ TEST_CASE("RetNet layer, width 768, 3 heads of 256 x 512") {
   check({"one key, convolutions", config});
 }
 
+TEST_CASE("SKA layer, width 768, 12 heads of 48 x 64") {
+  SKALayerConfig config{.width = 768, .attention = {.heads = 12, .key = 48, .value = 64}};
+  check({"inclusive", config});
+  config.attention.visibility = Visibility::exclusive;
+  check({"exclusive", config});
+  config.attention.visibility = Visibility::earlier_chunks;
+  config.attention.koopman_operator = KoopmanOperator::unwhitened;
+  config.attention.boundary_transition = true;
+  check({"chunks, as released", config});
+}
+
 }  // namespace linrec::test

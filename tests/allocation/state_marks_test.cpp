@@ -34,4 +34,10 @@ TEST_CASE("marks of a LayerState") {
   check_marks_allocate_nothing(LayerState<float>(shape, 3, 100));
 }
 
+TEST_CASE("marks of a SkaState, and of a LayerState with one") {
+  const SkaShape shape{.heads = 4, .key = 16, .value = 20, .chunk = 8};
+  check_marks_allocate_nothing(SkaState(shape, 3));
+  check_marks_allocate_nothing(LayerState<float>({"ska", {}, {}, shape}, 3, 100));
+}
+
 }  // namespace linrec::test

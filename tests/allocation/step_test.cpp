@@ -10,6 +10,7 @@
 #include "linrec/kernels/retnet.hpp"
 #include "linrec/kernels/rwkv7.hpp"
 #include "linrec/policy/initial.hpp"
+#include "linrec/ska/retrieval.hpp"
 #include "tests/allocation/allocation_guard.hpp"
 #include "tests/catch.hpp"
 
@@ -107,6 +108,41 @@ TEST_CASE("LinearAttention, DeltaNet and DPLR 8 x 128 x 128") {
   check_allocates_nothing(LinearAttention<float>(dims), {input, input, input});
   check_allocates_nothing(DeltaNet<float>(dims), {input, input, input, {8, 1}});
   check_allocates_nothing(DPLR<float>(dims), {input, input, input, input, input, {8, 128, -0.5f}});
+}
+
+TEST_CASE("SpectralKoopmanAttention 12 x 48 x 64") {
+  for (const Visibility visibility :
+       {Visibility::inclusive, Visibility::exclusive, Visibility::earlier_chunks}) {
+    SpectralKoopmanAttentionConfig config{.heads = 12, .key = 48, .value = 64, .visibility = visibility};
+    for (const KoopmanOperator form : {KoopmanOperator::whitened, KoopmanOperator::unwhitened}) {
+      config.koopman_operator = form;
+      const SpectralKoopmanAttention<float> attention(config);
+      const std::vector<float> keys = numbers_of({12, 48}), values = numbers_of({12, 64});
+      std::vector<float> outputs = values;
+      const auto inputs = [&](Index tokens) {
+        const TokenView<const float> k(keys.data(), B, tokens, 12, 48), v(values.data(), B, tokens, 12, 64);
+        return SpectralKoopmanAttentionInputs<float>{k, k, v};
+      };
+      SkaState state = attention.initial_state(B);
+      const auto one = inputs(1), many = inputs(T);
+      const TokenView<float> y(outputs.data(), B, 1, 12, 64), all(outputs.data(), B, T, 12, 64);
+      attention.validate(one, state, y);
+      const CountAllocations of_step;
+      for (int i = 0; i < 3; ++i) attention.step(one, state, y);
+      const long by_step = of_step.count();
+      CHECK(by_step == 0);
+
+      Workspace workspace;
+      const PrefillOptions kept{.workspace = &workspace};
+      attention.prefill(many, state, all, kept);
+      const CountAllocations of_prefill;
+      attention.prefill(many, state, all, kept);
+      attention.absorb(many, state, kept);
+      attention.retrieve(many.q, state, all, kept);
+      const long by_prefill = of_prefill.count();
+      CHECK(by_prefill == 0);
+    }
+  }
 }
 
 }  // namespace linrec::test

@@ -1,4 +1,4 @@
-// The bits of a state, and states with bits of all sorts.
+// The bits of a state, states with bits of all sorts, and snapshots that are taken apart.
 #pragma once
 
 #include <algorithm>
@@ -6,11 +6,16 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <span>
+#include <string>
 #include <type_traits>
 #include <vector>
 
+#include "linrec/io/snapshot.hpp"
 #include "linrec/kernels/state.hpp"
 #include "linrec/layers/layer_state.hpp"
+#include "tests/io/safetensors_helpers.hpp"
 
 namespace linrec::test {
 
@@ -89,6 +94,46 @@ std::vector<std::uint64_t> bits_of(const LayerState<Scalar>& state) {
           bits.push_back(std::bit_cast<BitsOf<Scalar>>(state.window(w).row(b, row)[c]));
   }
   return bits;
+}
+
+/// A snapshot taken apart, to be changed and sealed again with the right checksum.
+struct Contents {
+  struct Numbers {
+    io::DataType type;
+    std::vector<Index> shape;
+    std::vector<double> values;
+  };
+  std::map<std::string, std::string> metadata;
+  std::map<std::string, Numbers> tensors;
+};
+
+inline Contents contents_of(const Bytes& bytes) {
+  const auto file = io::SafetensorsFile::from_bytes(bytes, "f");
+  Contents contents{file.metadata(), {}};
+  for (const std::string& name : file.names()) {
+    const io::Tensor tensor = file.tensor(name);
+    contents.tensors[name] = {tensor.type, tensor.shape, tensor.to<double>()};
+  }
+  return contents;
+}
+
+inline Bytes sealed(const Contents& contents) {
+  io::SafetensorsWriter writer;
+  std::map<std::string, io::detail::TensorSummary> summaries;
+  const auto add = [&]<class T>(const std::string& name, const Contents::Numbers& tensor, T) {
+    std::vector<T> values;
+    for (const double value : tensor.values) values.push_back(static_cast<T>(value));
+    writer.add(name, tensor.shape, values);
+    summaries[name] = {tensor.type, tensor.shape, io::crc64(std::as_bytes(std::span(values)))};
+  };
+  for (const auto& [name, tensor] : contents.tensors) {
+    if (tensor.type == io::DataType::F32) add(name, tensor, float{});
+    if (tensor.type == io::DataType::F64) add(name, tensor, double{});
+    if (tensor.type == io::DataType::I64) add(name, tensor, std::int64_t{});
+  }
+  for (const auto& [key, value] : contents.metadata) writer.set_metadata(key, value);
+  writer.set_metadata("linrec.checksum", io::detail::snapshot_checksum(contents.metadata, summaries));
+  return writer.bytes();
 }
 
 }  // namespace linrec::test

@@ -38,46 +38,6 @@ std::string refusal(const Bytes& bytes, S target) {
   return text;
 }
 
-/// A snapshot taken apart, to be changed and sealed again with the right checksum.
-struct Contents {
-  struct Numbers {
-    io::DataType type;
-    std::vector<Index> shape;
-    std::vector<double> values;
-  };
-  std::map<std::string, std::string> metadata;
-  std::map<std::string, Numbers> tensors;
-};
-
-Contents contents_of(const Bytes& bytes) {
-  const auto file = io::SafetensorsFile::from_bytes(bytes, "f");
-  Contents contents{file.metadata(), {}};
-  for (const std::string& name : file.names()) {
-    const io::Tensor tensor = file.tensor(name);
-    contents.tensors[name] = {tensor.type, tensor.shape, tensor.to<double>()};
-  }
-  return contents;
-}
-
-Bytes sealed(const Contents& contents) {
-  io::SafetensorsWriter writer;
-  std::map<std::string, io::detail::TensorSummary> summaries;
-  const auto add = [&]<class T>(const std::string& name, const Contents::Numbers& tensor, T) {
-    std::vector<T> values;
-    for (const double value : tensor.values) values.push_back(static_cast<T>(value));
-    writer.add(name, tensor.shape, values);
-    summaries[name] = {tensor.type, tensor.shape, io::crc64(std::as_bytes(std::span(values)))};
-  };
-  for (const auto& [name, tensor] : contents.tensors) {
-    if (tensor.type == io::DataType::F32) add(name, tensor, float{});
-    if (tensor.type == io::DataType::F64) add(name, tensor, double{});
-    if (tensor.type == io::DataType::I64) add(name, tensor, std::int64_t{});
-  }
-  for (const auto& [key, value] : contents.metadata) writer.set_metadata(key, value);
-  writer.set_metadata("linrec.checksum", io::detail::snapshot_checksum(contents.metadata, summaries));
-  return writer.bytes();
-}
-
 Bytes plain_snapshot() {
   LayerState<float> state(layer_shape, 2);
   for (Index s = 0; s < 2; ++s) state.set_position(s, 3 + s);

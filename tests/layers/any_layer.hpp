@@ -31,7 +31,10 @@ class AnyLayerState {
   /// [rows, channels]
   Eigen::MatrixXd window(Index s, Index window) const;
   void set_window(Index s, Index window, const Eigen::MatrixXd& rows);
-  /// Matrices and windows of one sequence, and its position last.
+  SkaState& ska();
+  const SkaState& ska() const;
+  /// Matrices, statistics of SKA with what is derived from them, and windows of one sequence, and its
+  /// position last.
   std::vector<double> numbers(Index s) const;
   /// Of all sequences.
   std::vector<double> numbers() const;

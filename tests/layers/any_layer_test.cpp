@@ -43,6 +43,13 @@ void with_views(const Tensor& x, Tensor& v_first, Tensor& y, F&& f) {
   f(inputs.view(), values.view(), outputs.view());
 }
 
+/// Of all tokens, and of those of earlier chunks if they are told apart.
+std::vector<const SkaFit*> fits_of(const SkaState& state, Index s, Index h) {
+  std::vector<const SkaFit*> fits{&state.now(s, h)};
+  if (state.shape().chunk > 0) fits.push_back(&state.past(s, h));
+  return fits;
+}
+
 }  // namespace
 
 const LayerStateShape& AnyLayerState::shape() const {
@@ -96,11 +103,28 @@ void AnyLayerState::set_window(Index s, Index window, const Eigen::MatrixXd& row
       state_);
 }
 
+SkaState& AnyLayerState::ska() {
+  return std::visit([](auto& state) -> SkaState& { return state.ska(); }, state_);
+}
+const SkaState& AnyLayerState::ska() const {
+  return std::visit([](const auto& state) -> const SkaState& { return state.ska(); }, state_);
+}
+
 std::vector<double> AnyLayerState::numbers(Index s) const {
   std::vector<double> all;
   const auto add = [&](const Eigen::MatrixXd& m) { all.insert(all.end(), m.data(), m.data() + m.size()); };
   if (shape().recurrent)
     for (Index h = 0; h < shape().recurrent->heads(); ++h) add(matrix(s, h));
+  for (Index h = 0; shape().ska && h < shape().ska->heads; ++h) {
+    for (const SkaFit* fit : fits_of(ska(), s, h)) {
+      const SkaStatistics& sums = fit->statistics();
+      add(sums.G()), add(sums.M()), add(sums.Cv()), add(sums.last_key()), add(sums.first_key());
+      if (fit->factor().ready()) add(fit->factor().inverse());
+      std::apply([&](const auto&... number) { (all.push_back(static_cast<double>(number)), ...); },
+                 fit->record());
+    }
+    all.push_back(static_cast<double>(ska().failures(s, h)));
+  }
   for (Index w = 0; w < static_cast<Index>(shape().windows.size()); ++w) add(window(s, w));
   all.push_back(static_cast<double>(position(s)));
   return all;
@@ -117,6 +141,11 @@ std::vector<double> AnyLayerState::numbers() const {
 void AnyLayerState::set_sequence(Index s, const AnyLayerState& other, Index from) {
   if (shape().recurrent)
     for (Index h = 0; h < shape().recurrent->heads(); ++h) set_matrix(s, h, other.matrix(from, h));
+  for (Index h = 0; shape().ska && h < shape().ska->heads; ++h) {
+    ska().now(s, h) = other.ska().now(from, h);
+    if (shape().ska->chunk > 0) ska().past(s, h) = other.ska().past(from, h);
+    ska().failures(s, h) = other.ska().failures(from, h);
+  }
   for (Index w = 0; w < static_cast<Index>(shape().windows.size()); ++w)
     set_window(s, w, other.window(from, w));
   set_position(s, other.position(from));
@@ -251,6 +280,25 @@ const std::vector<LayerSpec>& all_layers() {
                                                                            .output_gate = false}});
     all.push_back(
         {"RetNet, PoST", RetNetLayerConfig{.width = 9, .heads = 3, .key_dim = 2, .value_dim = 3}, true});
+    all.push_back({"SKA", SKALayerConfig{.width = 11, .attention = {.heads = 3, .key = 5, .value = 3}}});
+    all.push_back(
+        {"SKA, exclusive, unit keys", SKALayerConfig{.width = 10,
+                                                     .attention = {.heads = 2,
+                                                                   .key = 9,
+                                                                   .value = 4,
+                                                                   .ridge = 1e-2,
+                                                                   .power = 3,
+                                                                   .key_scale = KeyScale::unit_norm,
+                                                                   .visibility = Visibility::exclusive}}});
+    all.push_back({"SKA, chunks, as released",
+                   SKALayerConfig{.width = 12,
+                                  .attention = {.heads = 2,
+                                                .key = 4,
+                                                .value = 5,
+                                                .koopman_operator = KoopmanOperator::unwhitened,
+                                                .visibility = Visibility::earlier_chunks,
+                                                .chunk = 7,
+                                                .boundary_transition = true}}});
     std::vector<LayerSpec> both = all;
     for (LayerSpec& spec : all) {
       spec.single = true;
@@ -294,6 +342,20 @@ AnyLayerState random_layer_state(const AnyLayer& layer, Index sequences, std::ui
     if (shape.recurrent)
       for (Index h = 0; h < shape.recurrent->heads(); ++h)
         state.set_matrix(s, h, fill(shape.recurrent->key(), shape.recurrent->value()));
+    for (Index h = 0; shape.ska && h < shape.ska->heads; ++h) {
+      SkaStatistics sums(shape.ska->key, shape.ska->value, shape.ska->scale);
+      const auto add_tokens = [&](Index count) {
+        for (; count > 0; --count) {
+          const Eigen::MatrixXd key = fill(shape.ska->key, 1), value = fill(shape.ska->value, 1);
+          sums.add(std::span(key.data(), static_cast<std::size_t>(key.size())),
+                   std::span(value.data(), static_cast<std::size_t>(value.size())));
+        }
+      };
+      add_tokens(random.integer(0, 9));
+      if (shape.ska->chunk > 0) state.ska().past(s, h).statistics() = sums;
+      add_tokens(random.integer(1, 9));
+      state.ska().set_statistics(s, h, sums);
+    }
     for (std::size_t w = 0; w < shape.windows.size(); ++w)
       state.set_window(s, static_cast<Index>(w), fill(shape.windows[w].rows, shape.windows[w].channels));
     state.set_position(s, random.integer(0, 1000));
@@ -343,7 +405,7 @@ std::string difference(const LayerOutputs& got, const LayerOutputs& expected) {
 }
 
 TEST_CASE("the fixtures: every layer in both scalars, and outputs that say something") {
-  CHECK(all_layers().size() == 2 * 19);
+  CHECK(all_layers().size() == 2 * 22);
   for (const LayerSpec& spec : all_layers()) {
     INFO(spec.name);
     const AnyLayer layer(spec);

@@ -258,6 +258,48 @@ TEST_CASE("RetNetLayer: weights and config that do not fit") {
   CHECK(error_of([&] { make_with(odd, of_odd); }) == "nothing");
 }
 
+TEST_CASE("SKALayer: weights and config that do not fit") {
+  using C = SKALayerConfig;
+  using W = SKALayerWeights<double>;
+  const C config{.width = 10, .attention = {.heads = 2, .key = 4, .value = 3}};
+  const auto make_with = [&](const C& c, const W& w) { SKALayer<double>(c, w); };
+  const auto make = [&](const W& w) { make_with(config, w); };
+  W weights = weights_of<double>(LayerSpec{"", config}, config);
+  CHECK(error_of([&] { make(weights); }) == "nothing");
+  weights.ssn_gamma = weights.ssn_gamma.reshaped({});
+  CHECK(error_of([&] { make(weights); }) == "nothing");
+  check_parameters(make, weights,
+                   {{"key_proj.weight", &W::key_proj},
+                    {"query_proj.weight", &W::query_proj},
+                    {"value_proj.weight", &W::value_proj},
+                    {"out_proj.weight", &W::out_proj},
+                    {"eta", &W::eta},
+                    {"ssn_gamma", &W::ssn_gamma}});
+  for (const double number : {nan, infinity, -infinity}) {
+    W changed = weights;
+    changed.eta = P({number}, {1});
+    CHECK(error_of([&] { make(changed); }) ==
+          message("ValueError: eta: expected a finite number, got ", number));
+    changed = weights;
+    changed.ssn_gamma = P({number}, {});
+    CHECK(error_of([&] { make(changed); }) ==
+          message("ValueError: ssn_gamma: expected a finite number, got ", number));
+  }
+  CHECK(refusal_with([&](const C& c) { make_with(c, weights); }, config)(&C::width, 0) ==
+        "ValueError: width: expected at least 1, got 0");
+  const auto refused = [&](auto member, auto value) {
+    C changed = config;
+    changed.attention.*member = value;
+    return error_of([&] { make_with(changed, weights); });
+  };
+  using A = SpectralKoopmanAttentionConfig;
+  CHECK(refused(&A::heads, Index(0)) == "ValueError: heads: expected at least 1, got 0");
+  CHECK(refused(&A::key, Index(-1)) == "ValueError: key: expected at least 1, got -1");
+  CHECK(refused(&A::value, Index(0)) == "ValueError: value: expected at least 1, got 0");
+  CHECK(refused(&A::ridge, 0.0) == "ValueError: ridge: expected a finite number above 0, got 0");
+  CHECK(refused(&A::key, Index(5)) == "ShapeError: key_proj.weight: expected [10, 10], got [8, 10]");
+}
+
 TEST_CASE("RWKV7TimeMix: weights and config that do not fit") {
   using C = RWKV7TimeMixConfig;
   using W = RWKV7TimeMixWeights<double>;
@@ -480,6 +522,8 @@ TEST_CASE("layers: a state of another layer, or of another number of sequences")
   CHECK(AnyLayer(layer_named("Mamba-2")).state_shape().text() == "mamba2 [3, 3, 5] conv [4, 21]");
   CHECK(AnyLayer(layer_named("RWKV-7, channel mix")).state_shape().text() ==
         "rwkv7.channel_mix shift [1, 9]");
+  CHECK(AnyLayer(layer_named("SKA, chunks, as released")).state_shape().text() ==
+        "ska [2, 4, 5] sequence_max chunk 7");
 }
 
 TEST_CASE("layers: batches that do not fit") {

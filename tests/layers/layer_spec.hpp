@@ -15,6 +15,7 @@
 #include "linrec/layers/mamba2_layer.hpp"
 #include "linrec/layers/retnet_layer.hpp"
 #include "linrec/layers/rwkv7_time_mix.hpp"
+#include "linrec/layers/ska_layer.hpp"
 
 namespace linrec::test {
 
@@ -26,7 +27,7 @@ struct ChannelMixConfig {
 struct LayerSpec {
   std::string name;
   std::variant<Mamba2LayerConfig, RWKV7TimeMixConfig, ChannelMixConfig, GatedDeltaNetLayerConfig,
-               GLALayerConfig, RetNetLayerConfig>
+               GLALayerConfig, RetNetLayerConfig, SKALayerConfig>
       config;
   bool post = false;    ///< PostSpectrum and GapAwareTaper; of GLA also the gate of PoST's layer
   bool extras = false;  ///< of Mamba-2: biases of the projections, and one D a channel

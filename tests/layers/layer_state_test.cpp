@@ -11,7 +11,7 @@ namespace linrec::test {
 namespace {
 
 const LayerStateShape with_all{"test", Dims<>(2, 3, 5), {{"conv", 3, 7}, {"shift", 1, 4}}},
-    with_windows{"windows", {}, {{"shift", 1, 4}}};
+    with_windows{"windows", {}, {{"shift", 1, 4}}}, with_ska{"ska", {}, {{"shift", 1, 4}}, SkaShape{2, 3, 5}};
 
 /// A change of one number; undone by another call with -change.
 using Change = std::function<void(LayerState<float>&)>;
@@ -69,13 +69,38 @@ TEST_CASE("LayerState: reset is of one sequence") {
   CHECK(state == LayerState<float>(with_all, 2));
 }
 
+TEST_CASE("LayerState: statistics of SKA are a part like any other, and keep the position") {
+  LayerState<float> state(with_ska, 2);
+  state.set_position(1, 7);
+  CHECK(state.position(1) == 7);
+  CHECK(state.ska().position(1) == 7);
+  CHECK(state.ska().position(0) == 0);
+  const LayerState<float> before = state;
+  const double key[] = {1, 2, 3}, value[] = {1, 2, 3, 4, 5};
+  SkaStatistics sums(3, 5);
+  sums.add(std::span<const double>(key), std::span<const double>(value));
+  state.ska().set_statistics(1, 1, sums);
+  CHECK(!(state == before));
+  LayerState<float> fork = state;
+  CHECK(fork == state);
+  fork.reset(1);
+  CHECK(fork == LayerState<float>(with_ska, 2));
+  fork = state;
+  fork.window(0).row(1, 0)[3] = 1;
+  CHECK(!(fork == state));
+  CHECK(!(LayerState<float>(with_ska, 2) == LayerState<float>(with_windows, 2)));
+}
+
 TEST_CASE("LayerState: sizes, texts and what it refuses") {
   CHECK(with_all.text() == "test [2, 3, 5] conv [3, 7] shift [1, 4]");
   CHECK(with_windows.text() == "windows shift [1, 4]");
   CHECK(LayerState<float>(with_all).bytes_per_sequence() == 4 * (2 * 3 * 5 + 3 * 7 + 4) + 8);
   CHECK(LayerState<double>(with_all, 10).bytes_per_sequence() == 8 * (2 * 3 * 5 + 3 * 7 + 4) + 8);
   CHECK(LayerState<float>(with_windows).bytes_per_sequence() == 4 * 4 + 8);
-  for (const LayerStateShape& shape : {with_all, with_windows}) {
+  CHECK(with_ska.text() == "ska shift [1, 4] [2, 3, 5] sequence_max");
+  CHECK(LayerState<float>(with_ska).bytes_per_sequence() ==
+        4 * 4 + 8 * 2 * (2 * 3 * 3 + 5 * 3 + 2 * 3 + 1) + 8);
+  for (const LayerStateShape& shape : {with_all, with_windows, with_ska}) {
     LayerState<float> state(shape, 2);
     for (const Index s : {-1, 2}) {
       const auto says = message_contains(message("sequence: expected one of 2 counted from 0, got ", s));
@@ -93,6 +118,8 @@ TEST_CASE("LayerState: sizes, texts and what it refuses") {
   LayerState<float> state(with_windows);
   REQUIRE_THROWS_MATCHES(state.recurrent(), ShapeError,
                          message_contains("state: windows has no recurrent state"));
+  REQUIRE_THROWS_MATCHES(state.ska(), ShapeError,
+                         message_contains("state: windows has no statistics of SKA"));
   REQUIRE_THROWS_MATCHES(LayerState<float>(with_all, -2), ValueError,
                          message_contains("sequences: expected at least 0, got -2"));
   CHECK(LayerState<float>(with_all, 0) == LayerState<float>(with_all, 0));

@@ -134,6 +134,17 @@ RetNetLayerWeights<Scalar> weights_of(const LayerSpec& spec, const RetNetLayerCo
   return w;
 }
 
+template <class Scalar>
+SKALayerWeights<Scalar> weights_of(const LayerSpec& spec, const SKALayerConfig& c) {
+  RandomWeights<Scalar> random(spec.seed);
+  const Index keys = c.attention.heads * c.attention.key, values = c.attention.heads * c.attention.value;
+  SKALayerWeights<Scalar> w;
+  w.key_proj = random.matrix(keys, c.width), w.query_proj = random.matrix(keys, c.width);
+  w.value_proj = random.matrix(values, c.width), w.out_proj = random.matrix(c.width, values);
+  w.eta = random.tensor({}, 1, 1.5), w.ssn_gamma = random.tensor({1}, 0.9, 1.2);  // both forms are legal
+  return w;
+}
+
 /// Increasing: the log-rates of Mamba-2, Gated DeltaNet, GLA and RetNet, or the logits w0 of RWKV-7.
 inline Eigen::ArrayXd log_rates_of_layer(Index channels, double low = -2, double high = 1) {
   Random random(static_cast<std::uint64_t>(channels));

@@ -85,8 +85,12 @@ class LayerFactory {
     if constexpr (post) return wrap<RetNetLayer<Scalar, Spectrum, Taper>>(c, c.heads);
     return wrap_published<RetNetLayer<Scalar>>(c);
   }
-  LayerPointerOf<Scalar> operator()(const ChannelMixConfig& c) const {
+  LayerPointerOf<Scalar> operator()(const SKALayerConfig& c) const {
     if constexpr (post) return nullptr;  // has no decays
+    return wrap_published<SKALayer<Scalar>>(c);
+  }
+  LayerPointerOf<Scalar> operator()(const ChannelMixConfig& c) const {
+    if constexpr (post) return nullptr;  // likewise
     using Layer = RWKV7ChannelMix<Scalar>;
     return std::make_unique<TypedLayer<Layer>>(Layer(c.width, c.hidden, weights_of<Scalar>(spec_, c)));
   }

@@ -34,6 +34,11 @@ std::vector<std::uint64_t> bits_of(const ModelState<Scalar>& state, Index s) {
     if (layer.shape().recurrent)
       for (Index h = 0; h < layer.shape().recurrent->heads(); ++h)
         one.recurrent().set_matrix(0, h, layer.recurrent().matrix(s, h));
+    if (layer.shape().ska)
+      for (Index h = 0; h < layer.shape().ska->heads; ++h) {
+        one.ska().now(0, h) = layer.ska().now(s, h);
+        if (layer.shape().ska->chunk > 0) one.ska().past(0, h) = layer.ska().past(s, h);
+      }
     for (Index w = 0; w < static_cast<Index>(layer.shape().windows.size()); ++w)
       for (Index row = 0; row < layer.window(w).rows(); ++row)
         std::copy_n(layer.window(w).row(s, row), layer.window(w).channels(), one.window(w).row(0, row));

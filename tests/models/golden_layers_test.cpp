@@ -9,6 +9,7 @@
 #include "linrec/layers/retnet_layer.hpp"
 #include "linrec/layers/rwkv7_channel_mix.hpp"
 #include "linrec/layers/rwkv7_time_mix.hpp"
+#include "linrec/layers/ska_layer.hpp"
 #include "tests/catch.hpp"
 #include "tests/models/branches.hpp"
 #include "tests/models/loaded.hpp"
@@ -39,7 +40,8 @@ std::type_index expected_type(const std::string& golden) {
       {"layer_rwkv7_time_mix", branch_type<RWKV7TimeMix<double>>()},
       {"layer_rwkv7_time_mix_first", branch_type<RWKV7TimeMix<double>>()},
       {"layer_rwkv7_post_fla", branch_type<RWKV7TimeMix<double, PostSpectrum, GivenTaper>>()},
-      {"layer_rwkv7_channel_mix", branch_type<RWKV7ChannelMix<double>>()}};
+      {"layer_rwkv7_channel_mix", branch_type<RWKV7ChannelMix<double>>()},
+      {"layer_ska_streaming", branch_type<SKALayer<double>>()}};
   return types.at(golden);
 }
 
@@ -52,6 +54,18 @@ const Layer& layer(const LanguageModel<double>& model, std::size_t i) {
   const auto* found = dynamic_cast<const LayerBranch<Layer>*>(&branch(model, i));
   REQUIRE(found != nullptr);
   return found->layer();
+}
+
+/// All rows of x [n, 32] as branch i of a model has them normalised.
+std::vector<double> normalised_rows(const Recipe& recipe, std::size_t i, const std::vector<double>& x) {
+  std::vector<double> result;
+  for (std::size_t row = 0; row < x.size(); row += 32) {
+    const auto begin = x.begin() + static_cast<std::ptrdiff_t>(row);
+    const Row y = normalised(recipe.files, recipe.skeleton.branch_norm[i], recipe.skeleton.layer_norm,
+                             recipe.skeleton.norm_eps, Row(begin, begin + 32));
+    result.insert(result.end(), y.begin(), y.end());
+  }
+  return result;
 }
 
 }  // namespace
@@ -70,13 +84,16 @@ TEST_CASE("golden layers inside the models of every project") {
       const io::SafetensorsFile golden = golden_layer(name);
       std::vector<double> v_first;
       if (golden.contains("in.v_first")) v_first = golden.tensor("in.v_first").to<double>();
-      const auto y = run_branch(found, 2, golden.tensor("in.x").to<double>(), v_first);
+      const auto x = golden.tensor("in.x").to<double>();
+      const bool whole_block = golden.contains("norm.bias");  // x + f(norm(x)), with a LayerNorm
+      auto y = run_branch(found, 2, whole_block ? normalised_rows(recipe, i, x) : x, v_first);
+      for (std::size_t at = 0; whole_block && at < y.size(); ++at) y[at] += x[at];
       CHECK(relative_error(y, golden.tensor("out.y").to<double>()) < 1e-11);
     }
   }
   // All that a project can express. (PoST's own config derives GDN's head_dim from other sizes than its
   // golden layer has, which therefore lies in fla's names.)
-  CHECK(seen.size() == 15);
+  CHECK(seen.size() == 16);
 }
 
 TEST_CASE("the configs of the layers, where outputs alone might not tell") {

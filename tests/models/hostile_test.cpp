@@ -68,7 +68,8 @@ const std::vector<const char*> with_configs{"fla gla, PoST, learned",
                                             "post gated_deltanet",
                                             "post mamba2",
                                             "state-spaces mamba2",
-                                            "transformers mamba2"};
+                                            "transformers mamba2",
+                                            "echo"};
 
 /// A folder with a model, whose config is written anew.
 class Folder {

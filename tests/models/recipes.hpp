@@ -65,6 +65,8 @@ struct Recipe {
 /// One of each project and architecture, and of every form in which a project stored it.
 const std::vector<Recipe>& all_recipes();
 const Recipe& recipe(std::string_view name);
+/// Those of Echo.
+std::vector<Recipe> echo_recipes();
 
 /// The same files with a key of the config set; null removes it.
 Files with_key(Files files, const std::string& key, const nlohmann::json& value);

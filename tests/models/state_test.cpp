@@ -129,7 +129,8 @@ TEST_CASE("model state: a value - forked, compared, reset, measured") {
 }
 
 TEST_CASE("model state: back to any of the last marks, exactly, and no further") {
-  for (const char* name : {"blinkdl rwkv7", "fla gla, grouped, convolutions", "post mamba2", "fla retnet"}) {
+  for (const char* name : {"blinkdl rwkv7", "fla gla, grouped, convolutions", "post mamba2", "fla retnet",
+                           "echo", "echo, whitened"}) {
     INFO(name);
     const auto model = model_of(recipe(name).files);
     const auto tokens = random_tokens(2 * 24, model.vocabulary());

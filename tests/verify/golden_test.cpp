@@ -11,13 +11,16 @@ std::vector<std::string> forward_cases() {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(golden("").parent_path())) {
     const std::string name = entry.path().stem().string();
-    for (const char* prefix : {"ssd_", "ret_", "gla_", "gdn_", "rwkv7_", "post_", "layer_", "koopman_"})
+    for (const char* prefix :
+         {"ssd_", "ret_", "gla_", "gdn_", "rwkv7_", "post_", "layer_", "koopman_", "ska_"})
       if (name.starts_with(prefix)) names.push_back(name);
   }
   return names;
 }
 
-bool has_tokens(const std::string& name) { return !name.starts_with("post_"); }
+bool has_tokens(const std::string& name) {
+  return !name.starts_with("post_") && !name.starts_with("ska_specnorm");
+}
 
 /// Rows of a case: by three ways, or by the one, in one scalar.
 std::size_t rows_of(const std::string& name) { return has_tokens(name) ? 3 : 1; }
@@ -39,13 +42,19 @@ const std::vector<std::string> representatives{"ssd_post_offset",
                                                "layer_rwkv7_time_mix_first",
                                                "layer_rwkv7_post_fla",
                                                "layer_rwkv7_channel_mix",
-                                               "koopman_mlp_gated"};
+                                               "koopman_mlp_gated",
+                                               "ska_prefix_base",
+                                               "ska_stream_base",
+                                               "ska_chunk_released",
+                                               "ska_specnorm",
+                                               "layer_ska_streaming",
+                                               "layer_ska_released_chunk"};
 
 }  // namespace
 
 TEST_CASE("verify: all golden files pass, every way, every output") {
   const std::vector<std::string> names = forward_cases();
-  REQUIRE(names.size() == 75);
+  REQUIRE(names.size() == 108);
   std::string arguments;
   std::size_t rows = 0;
   for (const std::string& name : names) {
@@ -56,7 +65,7 @@ TEST_CASE("verify: all golden files pass, every way, every output") {
   CAPTURE(run.output);
   CHECK(run.status == 0);
   CHECK(run.count("ok") == rows);
-  CHECK(run.lines().back() == "75 files: " + std::to_string(rows) + " ok, 0 FAIL, 0 unknown, 0 error");
+  CHECK(run.lines().back() == "108 files: " + std::to_string(rows) + " ok, 0 FAIL, 0 unknown, 0 error");
   for (const std::string& name : names) {
     CAPTURE(name);
     const auto rows_of_case = run.rows("ok", name);
@@ -145,7 +154,8 @@ TEST_CASE("verify: a wrong weight of a layer fails in every way") {
       {"layer_retnet", "g_proj.weight"},         {"layer_rwkv7_time_mix", "v0"},
       {"layer_rwkv7_post_fla", "w0_delta"},      {"layer_rwkv7_channel_mix", "x_k"},
       {"layer_gla_mqa_conv", "k_conv1d.weight"}, {"koopman_mlp", "omega"},
-      {"koopman_mlp_gated", "gate.weight"},      {"koopman_mlp_nosn", "norm.bias"}};
+      {"koopman_mlp_gated", "gate.weight"},      {"koopman_mlp_nosn", "norm.bias"},
+      {"layer_ska_streaming", "ska.eta"},        {"layer_ska_released_chunk", "ska.query_proj.weight"}};
   const TemporaryDirectory directory;
   for (const auto& [name, weight] : weights) {
     CaseFile changed(name);

@@ -68,6 +68,22 @@ class Checkpoint {
     return found->second;
   }
 
+  /// The same tensors by the names that rename(name) gives them, but for those that get an empty one.
+  /// @throws FormatError, naming the checkpoint and the tensor, if two would have one name.
+  template <class Rename>
+  Checkpoint renamed(Rename&& rename) const {
+    Checkpoint result = *this;
+    result.tensors_.clear();
+    for (const auto& [name, tensor] : tensors_) {
+      const std::string other = rename(name);
+      if (!other.empty() && !result.tensors_.emplace(other, tensor).second)
+        throw FormatError(message("checkpoint '", name_, "': tensor ", detail::in_quotes(name),
+                                  ": expected the only one that means ", detail::in_quotes(other),
+                                  ", got a second one"));
+    }
+    return result;
+  }
+
   /// Tells models apart: a checksum of the names, types and shapes of all tensors and of some bytes of each,
   /// but for the checkpoint's own test.
   std::uint64_t fingerprint() const {

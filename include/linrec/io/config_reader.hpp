@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "linrec/core/errors.hpp"
 #include "linrec/core/types.hpp"
@@ -49,6 +51,16 @@ class ConfigReader {
     if (i >= value->size()) refuse(key, message("more than ", i, " entries"), *value);
     return ConfigReader(name_, {{std::string(key), (*value)[i]}}).size(key);
   }
+  /// An array of integers, each from `least` to largest_size.
+  std::vector<Index> sizes(std::string_view key, std::vector<Index> fallback, Index least = 1) const {
+    const nlohmann::json* value = find(key, true);
+    if (value == nullptr) return fallback;
+    if (!value->is_array()) refuse(key, "an array of integers", *value);
+    fallback.clear();
+    for (const nlohmann::json& entry : *value)
+      fallback.push_back(ConfigReader(name_, {{std::string(key), entry}}).size(key, {}, least));
+    return fallback;
+  }
   /// A number; "Infinity", which Python writes, counts as one.
   double number(std::string_view key, std::optional<double> fallback = {}) const {
     const nlohmann::json* value = find(key, fallback.has_value());
@@ -72,6 +84,18 @@ class ConfigReader {
     if (value == nullptr) return *fallback;
     if (!value->is_string()) refuse(key, "a text", *value);
     return value->get<std::string>();
+  }
+  /// What one of the known texts stands for.
+  template <class Value>
+  Value choice(std::string_view key, Value fallback,
+               std::initializer_list<std::pair<std::string_view, Value>> known) const {
+    if (!has(key)) return fallback;
+    std::string all;
+    for (const auto& [one, value] : known) {
+      if (text(key) == one) return value;
+      all += (all.empty() ? "'" : " or '") + std::string(one) + "'";
+    }
+    refuse(key, all, *find(key));
   }
   /// An object inside, empty if missing.
   ConfigReader object(std::string_view key) const {

@@ -19,6 +19,7 @@
 #include "linrec/layers/retnet_layer.hpp"
 #include "linrec/layers/rwkv7_channel_mix.hpp"
 #include "linrec/layers/rwkv7_time_mix.hpp"
+#include "linrec/layers/ska_layer.hpp"
 #include "linrec/layers/spectral_koopman_mlp.hpp"
 
 namespace linrec::io {
@@ -266,6 +267,22 @@ GatedMLPWeights<Scalar> read_mamba_mlp(WeightReader<Scalar>& reader, const Layer
   const Parameter<Scalar> both = reader.get(names, "fc1.weight", {2 * hidden, width});
   if (both.present()) w.up = both.rows(0, hidden), w.gate = both.rows(hidden, hidden);
   w.down = reader.get(names, "fc2.weight", {width, hidden});
+  return w;
+}
+
+/// eta and ssn_gamma may be [] or [1].
+template <class Scalar>
+SKALayerWeights<Scalar> read_weights(WeightReader<Scalar>& reader, const LayerNames& names,
+                                     const SKALayerConfig& config) {
+  const Index width = config.width, heads = config.attention.heads;
+  const Index keys = heads * config.attention.key, values = heads * config.attention.value;
+  SKALayerWeights<Scalar> w;
+  w.key_proj = reader.get(names, "key_proj.weight", {keys, width});
+  w.query_proj = reader.get(names, "query_proj.weight", {keys, width});
+  w.value_proj = reader.get(names, "value_proj.weight", {values, width});
+  w.out_proj = reader.get(names, "out_proj.weight", {width, values});
+  w.eta = reader.get(names, "eta", {});
+  w.ssn_gamma = reader.get(names, "ssn_gamma", {});
   return w;
 }
 

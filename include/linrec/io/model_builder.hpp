@@ -62,15 +62,18 @@ class ModelBuilder {
   }
   void final_norm(const NormKind& kind) { parts_.final_norm = norm(std::string(names_.final_norm), kind); }
 
-  /// A block's first branch; build() makes it once all tensors are there.
-  void add_mixer(Index i, const NormKind& kind,
-                 std::function<std::shared_ptr<const Branch<Scalar>>()> build) {
-    add(block(i) + std::string(names_.mixer), norm(block(i) + std::string(names_.norm), kind),
-        std::move(build));
+  using Build = std::function<std::shared_ptr<const Branch<Scalar>>()>;
+  /// A branch, by its name for error texts and that of its norm; build() makes it once all tensors are there.
+  void add(std::string name, const std::string& norm_name, const NormKind& kind, Build build) {
+    parts_.blocks.push_back({norm(norm_name, kind), nullptr});
+    builds_.emplace_back(std::move(name), std::move(build));
   }
-  void add_mlp(Index i, const NormKind& kind, std::function<std::shared_ptr<const Branch<Scalar>>()> build) {
-    add(block(i) + std::string(names_.mlp), norm(block(i) + std::string(names_.mlp_norm), kind),
-        std::move(build));
+  /// A block's first branch, and its second.
+  void add_mixer(Index i, const NormKind& kind, Build build) {
+    add(block(i) + std::string(names_.mixer), block(i) + std::string(names_.norm), kind, std::move(build));
+  }
+  void add_mlp(Index i, const NormKind& kind, Build build) {
+    add(block(i) + std::string(names_.mlp), block(i) + std::string(names_.mlp_norm), kind, std::move(build));
   }
 
   /// @throws FormatError that lists all tensors that are missing, unexpected or of another shape; or that
@@ -91,11 +94,6 @@ class ModelBuilder {
     return in_context(name,
                       [&] { return Norm<Scalar>(name, kind.kind, width_, width_, kind.eps, weight, bias); });
   }
-  void add(std::string name, Norm<Scalar> norm,
-           std::function<std::shared_ptr<const Branch<Scalar>>()> build) {
-    parts_.blocks.push_back({std::move(norm), nullptr});
-    builds_.emplace_back(std::move(name), std::move(build));
-  }
   template <class F>
   auto in_context(const std::string& where, F&& f) const {
     try {
@@ -110,8 +108,16 @@ class ModelBuilder {
   ModelNames names_;
   Index width_;
   LanguageModelParts<Scalar> parts_;
-  std::vector<std::pair<std::string, std::function<std::shared_ptr<const Branch<Scalar>>()>>> builds_;
+  std::vector<std::pair<std::string, Build>> builds_;
 };
+
+/// Makes, when called, a branch of the kind LayerBranch or MLPBranch, whose layer has these arguments.
+template <template <class> class Kind, class Layer, class... Arguments>
+auto branch_of(const Arguments&... arguments) {
+  return [=]() -> std::shared_ptr<const Branch<typename Layer::Scalar>> {
+    return std::make_shared<const Kind<Layer>>(Layer(arguments...));
+  };
+}
 
 /// A branch of a layer with the spectrum and taper of a checkpoint.
 template <template <class, class, class> class SequenceLayer, class Scalar, class Config, class Weights>

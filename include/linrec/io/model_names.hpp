@@ -31,6 +31,8 @@ inline constexpr ModelNames blinkdl{"emb", "blocks", "ln1",  "att",         "ln2
                                     "ffn", "ln_out", "head", "blocks.0.ln0"};
 inline constexpr ModelNames post_mamba2{"embedding", "layers", "norm",   "mixer",
                                         "norm2",     "mlp",    "norm_f", "lm_head"};
+inline constexpr ModelNames echo{"embed", "seq_layers", "norm",   "mamba",  // MLPs have blocks of their own
+                                 "",      "",           "norm_f", "lm_head"};
 inline constexpr ModelNames post{"embedding", "layers", "norm", "mixer",   "ffn_norm",
                                  "ffn",       "norm_f", "head", "pre_norm"};
 }  // namespace names

@@ -5,7 +5,8 @@
 //   linrec.test.logits                   [T, V]             after each token
 //   linrec.test.state.<i>.recurrent      [H, K, V]          after the last token; layers that have a state
 //   are linrec.test.state.<i>.window.<name>  [rows, channels]   counted from 0, windows have the oldest row
-//   first metadata linrec.test.tolerance       the largest absolute difference that passes, a number as text
+//   first linrec.test.state.<i>.ska.<sum>      [H, ...]           G, M, Cv and keys, as in snapshots metadata
+//   linrec.test.tolerance       the largest absolute difference that passes, a number as text
 //
 // load_model ignores these tensors unless it is asked to run the test.
 #pragma once
@@ -17,6 +18,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -52,11 +54,11 @@ void compare_answers(const SelfTestCase& test, const char* way,
                      const typename LanguageModel<Scalar>::Logits& logits, const ModelState<Scalar>& state,
                      SelfTestResult& result) {
   visit_answers(logits.rows(), logits.cols(), logits.data(), state,
-                [&](const std::string& name, const std::vector<Index>& shape, auto&& for_each_run) {
+                [&](const std::string& name, const std::vector<Index>& shape, auto, auto&& for_each_run) {
                   const double* expected = test.answers.at(name).data();
                   std::size_t i = 0, at = 0;
                   double worst = 0;  // once it is NaN it stays so
-                  for_each_run([&](const Scalar* got, Index count) {
+                  for_each_run([&](const auto* got, Index count) {
                     for (Index j = 0; j < count; ++j, ++i) {
                       const double difference = std::abs(static_cast<double>(got[j]) - expected[i]);
                       if (difference <= worst || std::isnan(worst)) continue;
@@ -89,30 +91,30 @@ void add_self_test(SafetensorsWriter& file, const LanguageModel<Scalar>& model,
         message("self-test: expected a tolerance of at least 0 that is finite, got ", tolerance));
   auto state = model.initial_state();
   const auto logits = model.prefill(tokens, state);
-  struct Answer {
-    std::string name;
-    std::vector<Index> shape;
-    std::vector<Scalar> numbers;
-  };
-  std::vector<Answer> answers;
-  detail::visit_answers(logits.rows(), logits.cols(), logits.data(), state,
-                        [&](const std::string& name, const std::vector<Index>& shape, auto&& for_each_run) {
-                          std::vector<Scalar> numbers;
-                          for_each_run([&](const Scalar* from, Index count) {
-                            numbers.insert(numbers.end(), from, from + count);
+  const auto for_each_answer = [&](auto&& f) {
+    detail::visit_answers(logits.rows(), logits.cols(), logits.data(), state,
+                          [&]<class Number>(const std::string& name, const std::vector<Index>& shape,
+                                            std::type_identity<Number>, auto&& for_each_run) {
+                            std::vector<Number> numbers;
+                            for_each_run([&](const Number* from, Index count) {
+                              numbers.insert(numbers.end(), from, from + count);
+                            });
+                            f(name, shape, numbers);
                           });
-                          answers.push_back({name, shape, std::move(numbers)});
-                        });
-  for (const auto& [name, shape, numbers] : answers)
+  };
+  for_each_answer([&](const auto& name, const auto& shape, const auto& numbers) {
     for (std::size_t i = 0; i < numbers.size(); ++i)
       if (!std::isfinite(numbers[i]))
         throw ValueError(message("self-test: ", name, ": expected finite numbers, got ", numbers[i], " at ",
                                  detail::self_test_place(name, shape, i)));
+  });
 
   const std::string prefix = self_test_prefix;
   const std::vector<std::int64_t> ids(tokens.begin(), tokens.end());
   file.add(prefix + "tokens", {static_cast<Index>(ids.size())}, ids);
-  for (const auto& [name, shape, numbers] : answers) file.add(prefix + name, shape, numbers);
+  for_each_answer([&](const auto& name, const auto& shape, const auto& numbers) {
+    file.add(prefix + name, shape, numbers);
+  });
   file.set_metadata(prefix + "tolerance", nlohmann::json(tolerance).dump());
 }
 

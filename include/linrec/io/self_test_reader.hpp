@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "linrec/io/checkpoint.hpp"
@@ -25,7 +26,11 @@ inline std::string self_test_place(const std::string& name, const std::vector<In
   static constexpr const char* of_logits[] = {"token", "entry"};
   static constexpr const char* of_matrices[] = {"head", "key", "value"};
   static constexpr const char* of_windows[] = {"row", "channel"};
-  const char* const* axes = name == "logits" ? of_logits : shape.size() == 3 ? of_matrices : of_windows;
+  const char* const of_sums[] = {"head", shape.size() == 3 ? "row" : "entry", "column"};
+  const char* const* axes = name == "logits"                          ? of_logits
+                            : name.find(".ska.") != std::string::npos ? of_sums
+                            : shape.size() == 3                       ? of_matrices
+                                                                      : of_windows;
   std::string text;
   Index rest = static_cast<Index>(index);
   for (std::size_t i = shape.size(); i-- > 0; rest /= shape[i])
@@ -33,17 +38,17 @@ inline std::string self_test_place(const std::string& name, const std::vector<In
   return text;
 }
 
-/// f(name, shape, for_each_run) with the logits [T, V] and each part of the state of one sequence; names are
-/// those behind the prefix, for_each_run is that of visit_parts.
+/// f(name, shape, std::type_identity<Number>(), for_each_run) with the logits [T, V] and each part of the
+/// state of one sequence; names are those behind the prefix, the others are those of visit_numbers.
 template <class Scalar, class F>
 void visit_answers(Index tokens, Index vocabulary, const Scalar* logits, const ModelState<Scalar>& state,
                    F&& f) {
-  f(std::string("logits"), std::vector<Index>{tokens, vocabulary},
+  f(std::string("logits"), std::vector<Index>{tokens, vocabulary}, std::type_identity<Scalar>(),
     [&](auto&& g) { g(logits, tokens * vocabulary); });
   for (std::size_t i = 0; i < state.layers().size(); ++i)
-    visit_parts(state.layers()[i], [&](const Part& part, auto&& for_each_run) {
+    visit_numbers(state.layers()[i], [&](const Part& part, auto number, auto&& for_each_run) {
       f(message("state.", i, part.suffix), std::vector<Index>(part.shape.begin() + 1, part.shape.end()),
-        for_each_run);
+        number, for_each_run);
     });
 }
 
@@ -73,7 +78,7 @@ class SelfTestReader {
     test.tolerance = read_tolerance();
     visit_answers<Scalar>(static_cast<Index>(test.tokens.size()), model.vocabulary(), nullptr,
                           model.initial_state(),
-                          [&](const std::string& name, const std::vector<Index>& shape, auto&&) {
+                          [&](const std::string& name, const std::vector<Index>& shape, auto&&...) {
                             test.answers[name] = read_answer(name, shape);
                           });
     for (const auto& [name, tensor] : checkpoint_.tensors())

@@ -4,7 +4,22 @@
 //   NAME.recurrent      F32 or F64 [S, H, K, V]  key-major, as State::matrix; if there is a recurrent part
 //   NAME.window.WINDOW  ... [S, rows, channels]  for each window, oldest row first
 //
-// in a safetensors file with the metadata "linrec.snapshot": "1" (the version), "linrec.scalar": "F32" or
+// and, for each state with statistics of SKA, of H heads with keys [r] and values [P] (ska/statistics.hpp),
+//
+//   NAME.ska.G, .M, .Cv        F64 [S, H, r (r + 1) / 2], [S, H, r, r], [S, H, P, r]: of G the lower triangle
+//   NAME.ska.last_key, .first_key, .max_norm   F64 [S, H, r], [S, H, r], [S, H]
+//   NAME.ska.tokens, .empty    I64 [S, H]  tokens taken in; 1 if the next counts as the first
+//   NAME.ska.factor.W          F64 [S, H, r (r + 1) / 2]  L^-1, lower triangle; 0 unless the status is 1
+//   NAME.ska.factor.status     I64 [S, H]  0 to 3, a FactorStatus
+//   NAME.ska.factor.eps, .ridge, .residual     F64 [S, H]  what W was made with, and how exact it was
+//   NAME.ska.factor.updates, .unread           I64 [S, H]  updates of W since it was made, and since a read
+//   NAME.ska.failures          I64 [S, H]  queries without an answer
+//   NAME.ska.past.*            likewise but for failures, of earlier chunks, if chunks are told apart
+//
+// F64 whatever the scalar of the state is, and with the factor as it is: made anew, it would differ in
+// rounding.
+//
+// It is a safetensors file with the metadata "linrec.snapshot": "1" (the version), "linrec.scalar": "F32" or
 // "F64", "linrec.checksum" (see snapshot_checksum) and for each state "NAME.shape", its kind and sizes. There
 // is nothing else. All of it is checked against the states that are to be filled before one of them changes,
 // so that neither damage nor the state of another model passes for a state.

@@ -19,6 +19,7 @@
 #include "linrec/io/checksum.hpp"
 #include "linrec/io/data_type.hpp"
 #include "linrec/io/excerpt.hpp"
+#include "linrec/io/snapshot_ska.hpp"
 #include "linrec/kernels/state.hpp"
 #include "linrec/layers/layer_state.hpp"
 
@@ -38,9 +39,9 @@ inline constexpr bool is_layer_state<LayerState<Scalar>> = data_type_of<Scalar>(
 
 }  // namespace detail
 
-/// The states that a snapshot can hold: State and LayerState, of float or double.
+/// The states that a snapshot can hold: State and LayerState, of float or double, and SkaState.
 template <class S>
-concept SnapshotState = detail::is_state<S> || detail::is_layer_state<S>;
+concept SnapshotState = detail::is_state<S> || detail::is_layer_state<S> || std::same_as<S, SkaState>;
 
 namespace detail {
 
@@ -53,27 +54,38 @@ template <SnapshotState S>
 std::string kind_text(const S& state) {
   if constexpr (is_layer_state<S>)
     return state.shape().text();
+  else if constexpr (std::same_as<S, SkaState>)
+    return "ska_state " + state.shape().text();
   else
     return message("state [", state.dims().heads(), ", ", state.dims().key(), ", ", state.dims().value(),
                    "]");
 }
 
-/// One tensor of a state, S sequences.
-struct Part {
-  std::string suffix;   ///< of its name, behind the name of the state
-  const char* letters;  ///< "[S, H, K, V]"
-  std::vector<Index> shape;
-};
+// The visitors below call f(part, std::type_identity<Number>(), for_each_run) for tensors of a state.
+// for_each_run(g) calls g(pointer, count) on one run of Numbers after the other, in row-major order: to be
+// read if the state is const, and to be written if not. What a state refuses is then a ValueError.
 
-inline Part position_part(Index sequences) { return {".position", "[S]", {sequences}}; }
+template <class S, class F>
+void visit_positions(S& state, F&& f) {
+  const Part part{".position", "[S]", {state.sequences()}};
+  f(part, std::type_identity<std::int64_t>(), [&](auto&& g) {
+    for (Index s = 0; s < state.sequences(); ++s) {
+      std::int64_t position = state.position(s);
+      g(&position, 1);
+      if constexpr (!std::is_const_v<S>) try {
+          state.set_position(s, position);
+        } catch (const ValueError& error) {
+          throw ValueError(message("sequence ", s, ": ", error.what()));
+        }
+    }
+  });
+}
 
-/// f(part, for_each_run) with the matrices of a State, const or not; for_each_run(g) calls g(pointer, count)
-/// on one run of numbers after the other, in row-major order.
 template <class S, class F>
 void visit_matrices(S& state, F&& f) {
   const Index heads = state.dims().heads(), key = state.dims().key(), value = state.dims().value();
   const Part part{".recurrent", "[S, H, K, V]", {state.sequences(), heads, key, value}};
-  f(part, [&](auto&& g) {
+  f(part, std::type_identity<typename S::Scalar>(), [&](auto&& g) {
     for (Index b = 0; b < state.sequences(); ++b)
       for (Index h = 0; h < heads; ++h)
         for (Index k = 0; k < key; ++k)
@@ -82,23 +94,38 @@ void visit_matrices(S& state, F&& f) {
   });
 }
 
-/// The same with all tensors of floating-point numbers of a state: matrices and windows.
+/// The tensors of what a state has taken in: matrices, windows and the sums of SKA.
 template <class S, class F>
-void visit_parts(S& state, F&& f) {
-  if constexpr (is_layer_state<std::remove_const_t<S>>) {
+void visit_numbers(S& state, F&& f) {
+  if constexpr (std::same_as<std::remove_const_t<S>, SkaState>) {
+    visit_ska_sums(state, f);
+  } else if constexpr (is_layer_state<std::remove_const_t<S>>) {
     const LayerStateShape& shape = state.shape();
     if (shape.recurrent) visit_matrices(state.recurrent(), f);
+    if (shape.ska) visit_ska_sums(state.ska(), f);
     for (std::size_t i = 0; i < shape.windows.size(); ++i) {
       const auto& [name, rows, channels] = shape.windows[i];
       auto& window = state.window(static_cast<Index>(i));
       const Part part{".window." + name, "[S, rows, channels]", {state.sequences(), rows, channels}};
-      f(part, [&, n = rows, count = channels](auto&& g) {
+      f(part, std::type_identity<typename S::Scalar>(), [&, n = rows, count = channels](auto&& g) {
         for (Index s = 0; s < state.sequences() && count > 0; ++s)
           for (Index row = 0; row < n; ++row) g(window.row(s, row), count);
       });
     }
   } else {
     visit_matrices(state, f);
+  }
+}
+
+/// All tensors.
+template <class S, class F>
+void visit_parts(S& state, F&& f) {
+  visit_positions(state, f);
+  visit_numbers(state, f);
+  if constexpr (std::same_as<std::remove_const_t<S>, SkaState>) {
+    visit_ska_records(state, f);
+  } else if constexpr (is_layer_state<std::remove_const_t<S>>) {
+    if (state.shape().ska) visit_ska_records(state.ska(), f);
   }
 }
 
@@ -114,8 +141,7 @@ std::set<std::string> tensor_names(const std::string& name, const S& state, cons
       throw ValueError(message("state ", in_quotes(name), ": expected names of its own, but tensor ",
                                in_quotes(tensor), " is there already"));
   };
-  add(position_part(state.sequences()));
-  visit_parts(state, [&](const Part& part, auto&&) { add(part); });
+  visit_parts(state, [&](const Part& part, auto&&...) { add(part); });
   return names;
 }
 

@@ -43,7 +43,8 @@ class SnapshotReader {
   /// Checks the state `name` of the snapshot against `target`, which changes in load() only and must live
   /// until then.
   /// @throws FormatError, naming the file, the tensor, what was expected and what came, if there is no such
-  ///   state, or one of another kind, scalar type, size or number of sequences, or a position is bad.
+  ///   state, or one of another kind, scalar type, size or number of sequences, or a number that no state can
+  ///   have.
   /// @throws ValueError if a state of that name, or with the same tensors, has been added already.
   template <SnapshotState S>
   void add(const std::string& name, S& target);
@@ -88,9 +89,6 @@ class SnapshotReader {
              name_of(tensor.type), " ", shape_text(tensor.shape));
     return tensor;
   }
-  template <SnapshotState S>
-  void fill_positions(const std::string& name, S& state) const;
-
   SafetensorsFile file_;
   std::string name_;
   std::set<std::string> known_tensors_, known_metadata_;
@@ -113,19 +111,6 @@ inline SnapshotReader::SnapshotReader(SafetensorsFile file, std::string name)
 }
 
 template <SnapshotState S>
-void SnapshotReader::fill_positions(const std::string& name, S& state) const {
-  const Tensor tensor = expect_tensor(name, detail::position_part(state.sequences()), DataType::I64);
-  const std::vector<std::int64_t> positions = tensor.to<std::int64_t>();
-  for (Index s = 0; s < state.sequences(); ++s) {
-    try {
-      state.set_position(s, positions[static_cast<std::size_t>(s)]);
-    } catch (const ValueError& error) {
-      refuse(name, "sequence ", s, ": ", error.what());
-    }
-  }
-}
-
-template <SnapshotState S>
 void SnapshotReader::add(const std::string& name, S& target) {
   using Scalar = typename S::Scalar;
   static_assert(std::is_nothrow_move_assignable_v<S>);
@@ -135,15 +120,20 @@ void SnapshotReader::add(const std::string& name, S& target) {
 
   const auto copy = std::make_shared<S>(target);
   for (Index s = 0; s < copy->sequences(); ++s) copy->reset(s);
-  fill_positions(name + ".position", *copy);
-  detail::visit_parts(*copy, [&](const detail::Part& part, auto&& for_each_run) {
-    const Tensor tensor = expect_tensor(name + part.suffix, part, *data_type_of<Scalar>());
+  const auto fill = [&]<class Number>(const detail::Part& part, std::type_identity<Number>,
+                                      auto&& for_each_run) {
+    const Tensor tensor = expect_tensor(name + part.suffix, part, *data_type_of<Number>());
     const std::byte* from = tensor.bytes.data();
-    for_each_run([&](Scalar* to, Index count) {
-      std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(Scalar));
-      from += static_cast<std::size_t>(count) * sizeof(Scalar);
-    });
-  });
+    try {
+      for_each_run([&](Number* to, Index count) {
+        std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(Number));
+        from += static_cast<std::size_t>(count) * sizeof(Number);
+      });
+    } catch (const ValueError& error) {
+      refuse(name + part.suffix, error.what());
+    }
+  };
+  detail::visit_parts(*copy, fill);
   fills_.emplace_back([&target, copy] { target = std::move(*copy); });
   known_metadata_.insert(name + ".shape");
   known_tensors_.merge(tensors);

@@ -8,6 +8,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "linrec/core/errors.hpp"
@@ -34,8 +35,6 @@ class SnapshotWriter {
   template <SnapshotState S>
   void add(const std::string& name, const S& state) {
     using Scalar = typename S::Scalar;
-    std::vector<std::int64_t> positions;
-    for (Index s = 0; s < state.sequences(); ++s) positions.push_back(state.position(s));
     detail::tensor_names(name, state, tensors_);
     const std::string scalar(name_of(*data_type_of<Scalar>()));
     const auto before = metadata_.find(std::string(detail::scalar_key));
@@ -45,16 +44,17 @@ class SnapshotWriter {
 
     set_metadata(name + ".shape", detail::kind_text(state));  // has all texts: sees what is not UTF-8
     set_metadata(std::string(detail::scalar_key), scalar);
-    add_tensor(name, detail::position_part(state.sequences()), std::span<const std::int64_t>(positions));
-    detail::visit_parts(state, [&](const detail::Part& part, auto&& for_each_run) {
-      std::vector<Scalar> numbers(static_cast<std::size_t>(*byte_count(part.shape, DataType::U8)));
-      Scalar* to = numbers.data();
-      for_each_run([&](const Scalar* from, Index count) {
-        std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(Scalar));
+    const auto add_part = [&]<class Number>(const detail::Part& part, std::type_identity<Number>,
+                                            auto&& for_each_run) {
+      std::vector<Number> numbers(static_cast<std::size_t>(*byte_count(part.shape, DataType::U8)));
+      Number* to = numbers.data();
+      for_each_run([&](const Number* from, Index count) {
+        std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(Number));
         to += count;
       });
-      add_tensor(name, part, std::span<const Scalar>(numbers));
-    });
+      add_tensor(name, part, std::span<const Number>(numbers));
+    };
+    detail::visit_parts(state, add_part);
     set_checksum();
   }
 

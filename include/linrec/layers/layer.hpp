@@ -11,9 +11,9 @@
 #include <cassert>
 #include <utility>
 
+#include "linrec/core/input_checks.hpp"
 #include "linrec/core/token_view.hpp"
 #include "linrec/core/workspace.hpp"
-#include "linrec/core/input_checks.hpp"
 #include "linrec/kernels/recurrence.hpp"
 #include "linrec/layers/layer_state.hpp"
 #include "linrec/layers/rows.hpp"
@@ -94,16 +94,22 @@ class Layer {
   }
 
   void check(const Input& x, const State& state, const Output& y, const SequenceLayout& layout) const {
-    check_shape("x", x, {x.batch(), x.tokens(), 1, width_});
-    layout.check(x.batch(), x.tokens());
+    check_input(x, layout);
     check_shape("y", y, {x.batch(), x.tokens(), 1, width_});
     check_no_overlap("y", y);
+    check_state(state, x.batch(), layout);
+  }
+  void check_input(const Input& x, const SequenceLayout& layout) const {
+    check_shape("x", x, {x.batch(), x.tokens(), 1, width_});
+    layout.check(x.batch(), x.tokens());
+  }
+  void check_state(const State& state, Index batch, const SequenceLayout& layout) const {
     if (!(state.shape() == shape_))
       throw ShapeError(
           message("state: expected that of ", shape_.text(), ", got that of ", state.shape().text()));
-    if (state.sequences() != layout.sequences(x.batch()))
+    if (state.sequences() != layout.sequences(batch))
       throw ShapeError(
-          message("state: expected ", layout.sequences(x.batch()), " sequences, got ", state.sequences()));
+          message("state: expected ", layout.sequences(batch), " sequences, got ", state.sequences()));
   }
 
   /// prefill and step, with f(rows, x, y, scratch) in the place of forward.

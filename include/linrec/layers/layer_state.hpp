@@ -1,5 +1,5 @@
-// LayerState: all that a layer remembers of the sequences of a batch - the recurrent state, the last inputs
-// of convolutions and token shifts, and the position.
+// LayerState: all that a layer remembers of the sequences of a batch - the recurrent state or the statistics
+// of SKA, the last inputs of convolutions and token shifts, and the position.
 #pragma once
 
 #include <optional>
@@ -11,6 +11,7 @@
 #include "linrec/kernels/state.hpp"
 #include "linrec/layers/packed_rows.hpp"
 #include "linrec/layers/rows.hpp"
+#include "linrec/ska/state.hpp"
 
 namespace linrec {
 
@@ -21,9 +22,10 @@ struct LayerStateShape {
     Index rows, channels;
     friend bool operator==(const Window&, const Window&) = default;
   };
-  std::string layer;                ///< which kind of layer, "mamba2"
-  std::optional<Dims<>> recurrent;  ///< [H, K, V]; none: no recurrent state
-  std::vector<Window> windows;      ///< the last inputs of convolutions and token shifts
+  std::string layer;                 ///< which kind of layer, "mamba2"
+  std::optional<Dims<>> recurrent;   ///< [H, K, V]; none: no recurrent state
+  std::vector<Window> windows;       ///< the last inputs of convolutions and token shifts
+  std::optional<SkaShape> ska = {};  ///< [H, r, P]; none: no statistics of SKA
 
   friend bool operator==(const LayerStateShape&, const LayerStateShape&) = default;
 
@@ -33,6 +35,7 @@ struct LayerStateShape {
     if (recurrent)
       result += message(" [", recurrent->heads(), ", ", recurrent->key(), ", ", recurrent->value(), "]");
     for (const Window& w : windows) result += message(" ", w.name, " [", w.rows, ", ", w.channels, "]");
+    if (ska) result += " " + ska->text();
     return result;
   }
 };
@@ -87,10 +90,9 @@ class LayerState {
   /// @throws ValueError if the number of sequences is negative.
   explicit LayerState(LayerStateShape shape, Index sequences = 1, Index scratch = 0)
       : shape_(std::move(shape)), packer_(sequences) {
-    if (shape_.recurrent)
-      recurrent_.emplace(*shape_.recurrent, sequences);
-    else
-      positions_.assign(static_cast<std::size_t>(sequences), 0);
+    if (shape_.recurrent) recurrent_.emplace(*shape_.recurrent, sequences);
+    if (shape_.ska) ska_.emplace(*shape_.ska, sequences);
+    if (!recurrent_ && !ska_) positions_.assign(static_cast<std::size_t>(sequences), 0);
     for (const LayerStateShape::Window& w : shape_.windows)
       windows_.emplace_back(sequences, w.rows, w.channels);
     scratch_.assign(static_cast<std::size_t>(scratch), Scalar(0));
@@ -102,26 +104,30 @@ class LayerState {
 
   /// Tokens that sequence s has seen.
   std::int64_t position(Index s) const {
-    return recurrent_ ? recurrent_->position(s) : positions_[checked(s)];
+    if (recurrent_) return recurrent_->position(s);
+    return ska_ ? ska_->position(s) : positions_[checked(s)];
   }
   /// @throws ValueError if the position is not in [0, 2^53].
   void set_position(Index s, std::int64_t position) {
     check_position(position);
-    if (recurrent_)
-      recurrent_->set_position(s, position);
-    else
-      positions_[checked(s)] = position;
+    if (recurrent_) recurrent_->set_position(s, position);
+    if (ska_) ska_->set_position(s, position);
+    if (!recurrent_ && !ska_) positions_[checked(s)] = position;
   }
   /// Sequence s starts afresh.
   void reset(Index s) {
     set_position(s, 0);
     if (recurrent_) recurrent_->reset(s);
+    if (ska_) ska_->reset(s);
     for (Window<Scalar>& w : windows_) w.reset(s);
   }
 
   /// @throws ShapeError if the layer has no recurrent state.
-  State<Scalar>& recurrent() { return *checked_recurrent(*this); }
-  const State<Scalar>& recurrent() const { return *checked_recurrent(*this); }
+  State<Scalar>& recurrent() { return checked(recurrent_, "recurrent state"); }
+  const State<Scalar>& recurrent() const { return checked(recurrent_, "recurrent state"); }
+  /// @throws ShapeError if the layer has no statistics of SKA.
+  SkaState& ska() { return checked(ska_, "statistics of SKA"); }
+  const SkaState& ska() const { return checked(ska_, "statistics of SKA"); }
   /// Window i, in the order of shape().windows.
   Window<Scalar>& window(Index i) { return windows_.at(static_cast<std::size_t>(i)); }
   const Window<Scalar>& window(Index i) const { return windows_.at(static_cast<std::size_t>(i)); }
@@ -132,16 +138,17 @@ class LayerState {
     if (shape_.recurrent)
       numbers += shape_.recurrent->heads() * shape_.recurrent->key() * shape_.recurrent->value();
     for (const LayerStateShape::Window& w : shape_.windows) numbers += w.rows * w.channels;
-    return numbers * static_cast<Index>(sizeof(Scalar)) + static_cast<Index>(sizeof(std::int64_t));
+    const Index position = static_cast<Index>(sizeof(std::int64_t));  // that of SKA has it, too
+    return numbers * static_cast<Index>(sizeof(Scalar)) + (ska_ ? ska_->bytes_per_sequence() : position);
   }
 
   /// Same shape, positions and numbers, bit for bit but for the sign of zero; NaN equals nothing.
   friend bool operator==(const LayerState& a, const LayerState& b) {
     return a.shape_ == b.shape_ && a.sequences_ == b.sequences_ && a.positions_ == b.positions_ &&
-           a.recurrent_ == b.recurrent_ && a.windows_ == b.windows_;
+           a.recurrent_ == b.recurrent_ && a.ska_ == b.ska_ && a.windows_ == b.windows_;
   }
 
-  /// For layers: moves the position of a state without a recurrent part on.
+  /// For layers: moves the position of a state without a recurrent part or one of SKA on.
   void advance(const PackedRows& chunk) noexcept {
     for (Index s = 0; s < chunk.sequences(); ++s) positions_[static_cast<std::size_t>(s)] += chunk.count(s);
   }
@@ -151,10 +158,10 @@ class LayerState {
   RowPacker& packer() { return packer_; }
 
  private:
-  template <class Self>
-  static auto* checked_recurrent(Self& self) {
-    if (!self.recurrent_) throw ShapeError(message("state: ", self.shape_.layer, " has no recurrent state"));
-    return &*self.recurrent_;
+  template <class Part>
+  auto& checked(Part& part, const char* name) const {
+    if (!part) throw ShapeError(message("state: ", shape_.layer, " has no ", name));
+    return *part;
   }
   std::size_t checked(Index s) const {
     if (s < 0 || s >= sequences_)
@@ -165,6 +172,7 @@ class LayerState {
   LayerStateShape shape_;
   Index sequences_ = 0;
   std::optional<State<Scalar>> recurrent_;
+  std::optional<SkaState> ska_;
   std::vector<Window<Scalar>> windows_;
   std::vector<std::int64_t> positions_;
   AlignedVector<Scalar> scratch_;

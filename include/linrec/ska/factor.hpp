@@ -65,9 +65,10 @@ class CholeskyFactor {
   void update(const double* z, double* scratch) noexcept;
 
   /// Whether it is time to look, and the factor then is worse than when it was made.
-  bool drifted(const SkaStatistics& statistics, double* scratch) const noexcept {
-    return updates_ > 0 && updates_ % check_interval == 0 &&
-           !(residual(statistics.g(), scratch) <= 4 * residual_ + 1e-14);
+  bool drifted(const SkaStatistics& statistics, double* scratch) noexcept {
+    if (updates_ < check_interval) return false;
+    updates_ = 0;
+    return !(residual(statistics.g(), scratch) <= 4 * residual_ + 1e-14);
   }
 
   /// Says that W does not belong to G any more.
@@ -100,7 +101,7 @@ class CholeskyFactor {
   FactorStatus status_ = FactorStatus::stale;
   double eps_ = 0, ridge_ = 0;
   double residual_ = 0;  // when W was made
-  Index updates_ = 0;
+  Index updates_ = 0;    // since then, or since the last look
   AlignedVector<double> w_;
 };
 
@@ -110,6 +111,8 @@ inline void CholeskyFactor::update(const double* z, double* scratch) noexcept {
   whiten(z, p);
   shift[0] = 1;  // a_{i-1}, for now
   for (Index i = 1; i < stride_; ++i) shift[i] = shift[i - 1] + p[i - 1] * p[i - 1];
+  const double a = shift[stride_ - 1] + p[stride_ - 1] * p[stride_ - 1];
+  if (!(a <= std::numeric_limits<double>::max())) return invalidate();  // G may say what is wrong
   for (Index i = 0; i < stride_; i += Line::packet_size) {
     using namespace Eigen::internal;
     const auto p_i = pload<Line::Packet>(p + i), before = pload<Line::Packet>(shift + i);
@@ -152,7 +155,7 @@ inline FactorStatus CholeskyFactor::eliminate(const double* g, double* scratch) 
   for (Index k = 0; k < size_; ++k) {
     const double* w = w_.data() + k * stride_;
     pivots[k] = w[k];
-    if (!(pivots[k] == pivots[k])) return FactorStatus::not_finite;
+    if (!(std::abs(pivots[k]) <= std::numeric_limits<double>::max())) return FactorStatus::not_finite;
     if (!(pivots[k] >= 0.5 * ridge_)) return FactorStatus::not_positive_definite;
     std::copy_n(w, k, step);
     step[k] = 0;

@@ -42,23 +42,23 @@ struct SpectralKoopmanAttentionConfig {
   Index value = 0;           ///< P, of values
   double ridge = 1e-3;       ///< eps
   double largest_ridge = 0;  ///< what eps may grow to where G~ is not positive definite; 0: not at all
-  Index power = 2;           ///< K
+  Index power = 2;           ///< K; each factor A moves a query on to the key that came after it
   double eta = 1;            ///< factor of the outputs
   double gamma = 1;          ///< factor of the operator, clamped to [1, 1.5]
   KeyScale key_scale = KeyScale::sequence_max;
   KoopmanOperator koopman_operator = KoopmanOperator::whitened;
   Visibility visibility = Visibility::inclusive;
   Index chunk = 64;  ///< S, for Visibility::earlier_chunks
-  bool boundary_transition =
-      false;  ///< as the released code: the first key of a chunk is in the M that it sees
+  /// As the released code: the M that a chunk sees has the product with the first key of the chunk itself.
+  bool boundary_transition = false;
 };
 
 /// Views [B, T, H, ...].
 template <class Scalar>
 struct SpectralKoopmanAttentionInputs {
-  TokenView<const Scalar> q, k;          ///< queries and keys [B, T, H, r]
-  TokenView<const Scalar> v;             ///< values [B, T, H, P]
-  TokenView<const Scalar> weights = {};  ///< [B, T, 1], from 0 to 1; absent: all 1
+  TokenView<const Scalar> q = {}, k = {};  ///< queries and keys [B, T, H, r]
+  TokenView<const Scalar> v = {};          ///< values [B, T, H, P]
+  TokenView<const Scalar> weights = {};    ///< [B, T, 1], from 0 to 1; absent: all 1
 };
 
 /// Immutable, and may be used by any number of threads at once.

@@ -127,14 +127,14 @@ class SkaStatistics {
       throw ShapeError(message("later: expected statistics of r = ", key_, ", P = ", value_,
                                " and the same scale, got r = ", later.key_, ", P = ", later.value_,
                                later.scale_ == scale_ ? "" : ", another scale"));
+    position_ += later.position_;
+    max_norm_ = std::max(max_norm_, later.max_norm_);
     if (later.empty_) return;
-    detail::add_outer(m(), key_, key_, last(), later.first());
     for (Index i = 0; i < last() - g(); ++i) g()[i] += later.g()[i];
+    detail::add_outer(m(), key_, key_, last(), later.first());  // last: `later` may be this
     if (empty_) std::copy_n(later.first(), key_stride(), first());
     std::copy_n(later.last(), key_stride(), last());
     empty_ = false;
-    position_ += later.position_;
-    max_norm_ = std::max(max_norm_, later.max_norm_);
   }
 
   /// Starts afresh.
@@ -193,7 +193,7 @@ class SkaStatistics {
     double largest = 0;  // first, so that no square underflows
     for (Index i = 0; i < key_; ++i) largest = std::max(largest, std::abs(z[i]));
     if (!(largest > 0)) return;
-    scale_padded(z, key_, 1 / largest);
+    for (Index i = 0; i < key_; ++i) z[i] /= largest;  // 1 / largest may overflow
     scale_padded(z, key_, 1 / detail::length(z, key_));
   }
   template <class Scalar>
@@ -274,7 +274,8 @@ inline void SkaStatistics::set(const Matrix& G, const Matrix& M, const Matrix& C
   map(result.c(), key_, value_stride()).leftCols(value_) = Cv.transpose();
   std::copy_n(last_key.data(), key_, result.last());
   result.position_ = position;
-  result.empty_ = position == 0;
+  result.empty_ = position == 0 && std::all_of(result.numbers_.begin(), result.numbers_.end(),
+                                               [](double x) { return x == 0; });
   *this = std::move(result);
 }
 
