@@ -1,12 +1,13 @@
 // A checkpoint's own test: a small input, and the logits and the final state that its author saw. It tells
 // whether this build, on this machine, computes the same.
 //
-//   linrec.test.tokens                   I64 [T]            one sequence, from its beginning
-//   linrec.test.logits                   [T, V]             after each token
-//   linrec.test.state.<i>.recurrent      [H, K, V]          after the last token; layers that have a state
-//   are linrec.test.state.<i>.window.<name>  [rows, channels]   counted from 0, windows have the oldest row
-//   first linrec.test.state.<i>.ska.<sum>      [H, ...]           G, M, Cv and keys, as in snapshots metadata
-//   linrec.test.tolerance       the largest absolute difference that passes, a number as text
+//   linrec.test.tokens                  I64 [T]           one sequence, from its beginning
+//   linrec.test.logits                  [T, V]            after each token
+//   linrec.test.state.<i>.recurrent     [H, K, V]         after the last token; i counts the layers that
+//                                                         have a state, from 0
+//   linrec.test.state.<i>.window.<name> [rows, channels]  oldest row first
+//   linrec.test.state.<i>.ska.<sum>     [H, ...]          G, M, Cv and keys, as in snapshots
+//   metadata linrec.test.tolerance      the largest absolute difference that passes, a number as text
 //
 // load_model ignores these tensors unless it is asked to run the test.
 #pragma once
