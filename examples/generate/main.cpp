@@ -8,8 +8,8 @@
 
 int main(int argc, char** argv) {
   CLI::App app(
-      "Continues a text, or a list of tokens, with a Mamba-2, RWKV-7, Gated DeltaNet, GLA or\n"
-      "RetNet language model in safetensors form.");
+      "Continues a text, or a list of tokens, with a Mamba-2, RWKV-7, Gated DeltaNet, GLA, RetNet or\n"
+      "Echo language model in safetensors form.");
   generate::Options options;
   generate::declare(app, options);
   try {

@@ -154,16 +154,13 @@ TEST_CASE("factor: a factor that does not belong to G any more is noticed") {
     add(statistics, key);
     CHECK(!factor.drifted(statistics, scratch(r).data()));  // not yet time to look
   }
-  CholeskyFactor same = factor;
   const Eigen::VectorXd key = keys();
-  update(same, key);
   update(factor, key * 1.0001);
   add(statistics, key);
-  CHECK(!same.drifted(statistics, scratch(r).data()));
   CHECK(factor.drifted(statistics, scratch(r).data()));
   // Once looked at, it is not looked at again before the next interval is over.
-  update(same, key);
-  CHECK(!same.drifted(statistics, scratch(r).data()));
+  update(factor, key);
+  CHECK(!factor.drifted(statistics, scratch(r).data()));
 }
 
 TEST_CASE("factor: one that has drifted is made anew, however reads and tokens fall") {
