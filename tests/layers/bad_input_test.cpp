@@ -296,7 +296,7 @@ TEST_CASE("SKALayer: weights and config that do not fit") {
   CHECK(refused(&A::heads, Index(0)) == "ValueError: heads: expected at least 1, got 0");
   CHECK(refused(&A::key, Index(-1)) == "ValueError: key: expected at least 1, got -1");
   CHECK(refused(&A::value, Index(0)) == "ValueError: value: expected at least 1, got 0");
-  CHECK(refused(&A::ridge, 0.0) == "ValueError: ridge: expected a number above 0, at most 1e20, got 0");
+  CHECK(refused(&A::ridge, 0.0) == "ValueError: ridge: expected a number above 0, at most 1e+20, got 0");
   CHECK(refused(&A::key, Index(5)) == "ShapeError: key_proj.weight: expected [10, 10], got [8, 10]");
 }
 

@@ -29,8 +29,8 @@ constexpr Index chunk = 1'000;
 std::optional<long> resident_pages() {
 #if !defined(LINREC_TEST_SANITIZED)
   std::ifstream file("/proc/self/statm");
-  long all = 0, resident = 0;
-  if (file >> all >> resident) return resident;
+  long all = 0, resident = 0, of_files = 0;  // the program's own code is one of these
+  if (file >> all >> resident >> of_files) return resident - of_files;
 #endif
   return {};
 }

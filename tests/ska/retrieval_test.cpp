@@ -712,10 +712,10 @@ TEST_CASE("SKA refuses configurations, naming the field") {
   CHECK(refusal([](Config& c) { c.power = -1; }) == "ValueError: power: expected at least 0, got -1");
   for (const double bad : {0.0, -1.0, nan, infinity})
     CHECK(refusal([&](Config& c) { c.ridge = bad; }) ==
-          message("ValueError: ridge: expected a number above 0, at most 1e20, got ", bad));
+          message("ValueError: ridge: expected a number above 0, at most 1e+20, got ", bad));
   for (const double bad : {-1.0, nan, infinity})
     CHECK(refusal([&](Config& c) { c.largest_ridge = bad; }) ==
-          message("ValueError: largest_ridge: expected 0 to 1e20, got ", bad));
+          message("ValueError: largest_ridge: expected 0 to 1e+20, got ", bad));
   for (const double bad : {nan, infinity, -infinity}) {
     CHECK(refusal([&](Config& c) { c.eta = bad; }) ==
           message("ValueError: eta: expected a finite number, got ", bad));

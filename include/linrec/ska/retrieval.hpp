@@ -21,6 +21,7 @@
 #include <cassert>
 #include <cmath>
 #include <limits>
+#include <string>
 
 #include "linrec/core/executor.hpp"
 #include "linrec/core/input_checks.hpp"
@@ -194,15 +195,17 @@ class SpectralKoopmanAttention {
 
  private:
   static Config checked(const Config& c) {
-    const auto check = [](const char* name, bool legal, const char* expected, auto got) {
+    const auto check = [](const char* name, bool legal, const std::string& expected, auto got) {
       if (!legal) throw ValueError(message(name, ": expected ", expected, ", got ", got));
     };
     check("heads", c.heads >= 1, "at least 1", c.heads);
     check("key", c.key >= 1, "at least 1", c.key);
     check("value", c.value >= 1, "at least 1", c.value);
-    constexpr double most = 1e20;  // times the square of the longest key, it must be finite
-    check("ridge", c.ridge > 0 && c.ridge <= most, "a number above 0, at most 1e20", c.ridge);
-    check("largest_ridge", c.largest_ridge >= 0 && c.largest_ridge <= most, "0 to 1e20", c.largest_ridge);
+    // Times the square of the longest key, a ridge must be finite.
+    const double most = c.key_scale == KeyScale::sequence_max ? 1e20 : largest_ska_input;
+    check("ridge", c.ridge > 0 && c.ridge <= most, message("a number above 0, at most ", most), c.ridge);
+    check("largest_ridge", c.largest_ridge >= 0 && c.largest_ridge <= most, message("0 to ", most),
+          c.largest_ridge);
     check("power", c.power >= 0, "at least 0", c.power);
     check("eta", std::abs(c.eta) <= largest_ska_input, "a finite number", c.eta);
     check("gamma", std::abs(c.gamma) <= largest_ska_input, "a finite number", c.gamma);
