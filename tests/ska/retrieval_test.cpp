@@ -709,7 +709,7 @@ TEST_CASE("SKA refuses configurations, naming the field") {
   CHECK(refusal([](Config& c) { c.heads = 0; }) == "ValueError: heads: expected at least 1, got 0");
   CHECK(refusal([](Config& c) { c.key = 0; }) == "ValueError: key: expected at least 1, got 0");
   CHECK(refusal([](Config& c) { c.value = -2; }) == "ValueError: value: expected at least 1, got -2");
-  CHECK(refusal([](Config& c) { c.power = -1; }) == "ValueError: power: expected at least 0, got -1");
+  CHECK(refusal([](Config& c) { c.power = -1; }) == "ValueError: power: expected 0 to 1000, got -1");
   for (const double bad : {0.0, -1.0, nan, infinity})
     CHECK(refusal([&](Config& c) { c.ridge = bad; }) ==
           message("ValueError: ridge: expected a number above 0, at most 1e+20, got ", bad));

@@ -206,7 +206,7 @@ class SpectralKoopmanAttention {
     check("ridge", c.ridge > 0 && c.ridge <= most, message("a number above 0, at most ", most), c.ridge);
     check("largest_ridge", c.largest_ridge >= 0 && c.largest_ridge <= most, message("0 to ", most),
           c.largest_ridge);
-    check("power", c.power >= 0, "at least 0", c.power);
+    check("power", c.power >= 0 && c.power <= 1000, "0 to 1000", c.power);
     check("eta", std::abs(c.eta) <= largest_ska_input, "a finite number", c.eta);
     check("gamma", std::abs(c.gamma) <= largest_ska_input, "a finite number", c.gamma);
     check("chunk", c.visibility != Visibility::earlier_chunks || c.chunk >= 1, "at least 1", c.chunk);
