@@ -3,17 +3,18 @@
 // statistics.hpp,
 //
 //   G~ = G + eps m^2 I = L L^T          m: the key scale (KeyScale), 1 without one
-//   A = g / max(1, sigma) A_w           A_w = L^-1 M L^-T, sigma = sigma_max(A_w), g: gamma clamped to
-//   [1, 1.5] y_t = eta Cv G~^-1 L A^K L^-1 u_t   K = 0: ridge regression
+//   A_w = L^-1 M L^-T                   the whitened Koopman operator, sigma = sigma_max(A_w)
+//   A = g / max(1, sigma) A_w           g: gamma clamped to [1, 1.5]
+//   y_t = eta Cv G~^-1 L A^K L^-1 u_t   K = 0: ridge regression
 //
 // Nothing but vectors goes through these matrices: O(K r^2 + r P) a query, and O(r^2 + r P) a token, as L is
 // kept up to date (factor.hpp). All arithmetic is in double precision, whatever the inputs are: with keys
 // that do not span the space and a small eps, single precision loses the answer.
 //
 // sigma is at most 1 wherever M is a shift inside G, so spectral normalisation cannot act on the whitened
-// operator: with Z the keys times the roots of their weights, A_w = (L^-1 Z) N (L^-1 Z)^T, and neither |L^-1
-// Z| nor |N|, a shift times numbers in [0, 1], is above 1. It is estimated only for M G~^-1, and where M has
-// a product that G has not (boundary_transition).
+// operator: with Z the keys times the roots of their weights, A_w = (L^-1 Z) N (L^-1 Z)^T, and neither
+// |L^-1 Z| nor |N|, a shift times numbers in [0, 1], is above 1. It is estimated only for M G~^-1, and where M
+// has a product that G has not (boundary_transition).
 #pragma once
 
 #include <algorithm>
@@ -26,33 +27,10 @@
 #include "linrec/core/executor.hpp"
 #include "linrec/core/input_checks.hpp"
 #include "linrec/core/prefill_options.hpp"
+#include "linrec/ska/config.hpp"
 #include "linrec/ska/state.hpp"
 
 namespace linrec {
-
-/// Which tokens an output sees.
-enum class Visibility {
-  inclusive,       ///< tokens <= t
-  exclusive,       ///< tokens < t
-  earlier_chunks,  ///< those of earlier chunks; chunks begin at positions that are multiples of S
-};
-
-struct SpectralKoopmanAttentionConfig {
-  Index heads = 1;           ///< H
-  Index key = 0;             ///< r, of keys and queries
-  Index value = 0;           ///< P, of values
-  double ridge = 1e-3;       ///< eps
-  double largest_ridge = 0;  ///< what eps may grow to where G~ is not positive definite; 0: not at all
-  Index power = 2;           ///< K; each factor A moves a query on to the key that came after it
-  double eta = 1;            ///< factor of the outputs
-  double gamma = 1;          ///< factor of the operator, clamped to [1, 1.5]
-  KeyScale key_scale = KeyScale::sequence_max;
-  KoopmanOperator koopman_operator = KoopmanOperator::whitened;
-  Visibility visibility = Visibility::inclusive;
-  Index chunk = 64;  ///< S, for Visibility::earlier_chunks
-  /// As the released code: the M that a chunk sees has the product with the first key of the chunk itself.
-  bool boundary_transition = false;
-};
 
 /// Views [B, T, H, ...].
 template <class Scalar>
@@ -75,7 +53,7 @@ class SpectralKoopmanAttention {
   using Output = TokenView<Scalar>;
 
   /// @throws ValueError naming the field.
-  explicit SpectralKoopmanAttention(const Config& config) : config_(checked(config)) {
+  explicit SpectralKoopmanAttention(const Config& config) : config_(detail::checked(config)) {
     gain_ = std::clamp(config.gamma, 1.0, 1.5);
     estimates_sigma_ = config.power > 0 && (config.koopman_operator == KoopmanOperator::unwhitened ||
                                             (sees_chunks() && config.boundary_transition));
@@ -89,8 +67,7 @@ class SpectralKoopmanAttention {
   State initial_state(Index sequences = 1) const { return State(state_shape(), sequences); }
 
   /// Checks what prefill checks, or, without outputs, what absorb checks. Changes nothing.
-  /// @throws ShapeError, ValueError naming the tensor, what was expected and what came: shapes; NaN,
-  /// infinities
+  /// @throws ShapeError, ValueError naming the tensor, what was expected and what came: shapes; NaN, infinities
   ///   and numbers above 1e140; weights that are not in [0, 1].
   void validate(const Inputs& inputs, const State& state, const SequenceLayout& layout = {}) const {
     const Index batch = inputs.k.batch(), tokens = inputs.k.tokens();
@@ -99,8 +76,8 @@ class SpectralKoopmanAttention {
     if (has_weights(inputs)) check_shape("weights", inputs.weights, {batch, tokens, 1, 1});
     check_state(state, layout, batch, tokens);
     for_each_run(state, layout, tokens, [&](const TokenRun& run) {
-      check_numbers("k", inputs.k, run);
-      check_numbers("v", inputs.v, run);
+      check_ska_numbers("k", inputs.k, run);
+      check_ska_numbers("v", inputs.v, run);
       if (has_weights(inputs))
         check_each("weights", inputs.weights, run, "0 to 1", [](Scalar x) { return x >= 0 && x <= 1; });
     });
@@ -194,32 +171,9 @@ class SpectralKoopmanAttention {
   }
 
  private:
-  static Config checked(const Config& c) {
-    const auto check = [](const char* name, bool legal, const std::string& expected, auto got) {
-      if (!legal) throw ValueError(message(name, ": expected ", expected, ", got ", got));
-    };
-    check("heads", c.heads >= 1, "at least 1", c.heads);
-    check("key", c.key >= 1, "at least 1", c.key);
-    check("value", c.value >= 1, "at least 1", c.value);
-    // Times the square of the longest key, a ridge must be finite.
-    const double most = c.key_scale == KeyScale::sequence_max ? 1e20 : largest_ska_input;
-    check("ridge", c.ridge > 0 && c.ridge <= most, message("a number above 0, at most ", most), c.ridge);
-    check("largest_ridge", c.largest_ridge >= 0 && c.largest_ridge <= most, message("0 to ", most),
-          c.largest_ridge);
-    check("power", c.power >= 0 && c.power <= 1000, "0 to 1000", c.power);
-    check("eta", std::abs(c.eta) <= largest_ska_input, "a finite number", c.eta);
-    check("gamma", std::abs(c.gamma) <= largest_ska_input, "a finite number", c.gamma);
-    check("chunk", c.visibility != Visibility::earlier_chunks || c.chunk >= 1, "at least 1", c.chunk);
-    return c;
-  }
-
   bool sees_chunks() const { return config_.visibility == Visibility::earlier_chunks; }
   static bool has_weights(const Inputs& inputs) { return inputs.weights.extents() != std::array<Index, 4>{}; }
 
-  static void check_numbers(const char* name, const Input& view, const TokenRun& run) {
-    check_each(name, view, run, "a finite number of at most 1e140",
-               [](Scalar x) { return std::abs(static_cast<double>(x)) <= largest_ska_input; });
-  }
   void check_state(const State& state, const SequenceLayout& layout, Index batch, Index tokens) const {
     layout.check(batch, tokens);
     if (!(state.shape() == state_shape()))
@@ -235,7 +189,7 @@ class SpectralKoopmanAttention {
     check_shape("y", y, {q.batch(), q.tokens(), config_.heads, config_.value});
     check_no_overlap("y", y);
     check_state(state, layout, q.batch(), q.tokens());
-    for_each_run(state, layout, q.tokens(), [&](const TokenRun& run) { check_numbers("q", q, run); });
+    for_each_run(state, layout, q.tokens(), [&](const TokenRun& run) { check_ska_numbers("q", q, run); });
   }
   template <class F>
   static void for_each_run(const State& state, const SequenceLayout& layout, Index tokens, F&& f) {

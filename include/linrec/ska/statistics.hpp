@@ -14,26 +14,10 @@
 #include <tuple>
 
 #include "linrec/core/aligned.hpp"
-#include "linrec/core/input_checks.hpp"
-#include "linrec/core/token_view.hpp"
 #include "linrec/ska/dense.hpp"
+#include "linrec/ska/keys.hpp"
 
 namespace linrec {
-
-/// What keys are measured by before they are taken in.
-enum class KeyScale {
-  /// The largest length m of a key so far. Only the ridge notices: raw sums with the ridge eps m^2 give what
-  /// keys divided by m and the ridge eps give, so that a maximum that moves is exact.
-  sequence_max,
-  unit_norm,  ///< Each key and each query is divided by its own length.
-  none,
-};
-
-/// Lengths below this do not count as scales.
-inline constexpr double smallest_key_scale = 1e-6;
-
-/// The largest number in a key, query or value: sums of squares stay finite.
-inline constexpr double largest_ska_input = 1e140;
 
 /// A value: copy it to fork, keep it to roll back. Zero at the start.
 class SkaStatistics {
@@ -123,10 +107,7 @@ class SkaStatistics {
   /// Associative, up to rounding.
   /// @throws ShapeError if the sizes or scales differ.
   void merge(const SkaStatistics& later) {
-    if (later.key_ != key_ || later.value_ != value_ || later.scale_ != scale_)
-      throw ShapeError(message("later: expected statistics of r = ", key_, ", P = ", value_,
-                               " and the same scale, got r = ", later.key_, ", P = ", later.value_,
-                               later.scale_ == scale_ ? "" : ", another scale"));
+    later.check_like("later", key_, value_, scale_);
     position_ += later.position_;
     max_norm_ = std::max(max_norm_, later.max_norm_);
     if (later.empty_) return;
@@ -135,6 +116,14 @@ class SkaStatistics {
     if (empty_) std::copy_n(later.first(), key_stride(), first());
     std::copy_n(later.last(), key_stride(), last());
     empty_ = false;
+  }
+
+  /// @throws ShapeError, calling these statistics `name`, if they have other sizes or another scale.
+  void check_like(const char* name, Index key, Index value, KeyScale scale) const {
+    if (key_ != key || value_ != value || scale_ != scale)
+      throw ShapeError(message(name, ": expected statistics of r = ", key, ", P = ", value,
+                               " and the same scale, got r = ", key_, ", P = ", value_,
+                               scale_ == scale ? "" : ", another scale"));
   }
 
   /// Starts afresh.
@@ -237,12 +226,6 @@ class SkaStatistics {
   }
 
  private:
-  template <class Scalar>
-  static void check_ska_numbers(const char* name, const TokenView<const Scalar>& view, const TokenRun& run) {
-    check_each(name, view, run, "a finite number of at most 1e140",
-               [](Scalar x) { return std::abs(static_cast<double>(x)) <= largest_ska_input; });
-  }
-
   Index key_, value_;
   KeyScale scale_;
   std::int64_t position_ = 0;
