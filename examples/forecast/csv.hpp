@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "../common/text.hpp"
 #include "linrec/core/errors.hpp"
 
 namespace forecast {
@@ -43,28 +44,10 @@ struct Place {
   }
 };
 
-/// The text in quotes, cut short; control characters become '?', so that no file can steer a terminal.
-inline std::string quoted(std::string_view text) {
-  constexpr std::size_t longest = 40;
-  std::string shown = "\"";
-  for (const char c : text.substr(0, longest)) {
-    const auto code = static_cast<unsigned char>(c);
-    shown += code < 0x20 || code == 0x7f ? '?' : c;
-  }
-  return shown + (text.size() > longest ? "...\"" : "\"");
-}
-
-inline std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view blank = " \t\r";
-  const std::size_t first = text.find_first_not_of(blank);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(blank) - first + 1);
-}
-
 /// Takes the next field off the line, and says whether another one follows.
 inline bool take_field(std::string_view& line, std::string& field, const Place& place) {
   field.clear();
-  const std::string_view start = trimmed(line);
+  const std::string_view start = text::trimmed(line);
   std::size_t end = line.find(',');
   if (start.starts_with('"')) {
     std::size_t at = static_cast<std::size_t>(start.data() - line.data()) + 1;
@@ -75,11 +58,11 @@ inline bool take_field(std::string_view& line, std::string& field, const Place& 
       field += line[at];
     }
     end = line.find(',', at);
-    const std::string_view rest = trimmed(line.substr(at + 1, end == line.npos ? end : end - at - 1));
-    if (!rest.empty()) place.fail("a comma after the closing quote", quoted(rest));
-    field = trimmed(field);
+    const std::string_view rest = text::trimmed(line.substr(at + 1, end == line.npos ? end : end - at - 1));
+    if (!rest.empty()) place.fail("a comma after the closing quote", text::in_quotes(rest));
+    field = text::trimmed(field);
   } else {
-    field = trimmed(line.substr(0, end));
+    field = text::trimmed(line.substr(0, end));
   }
   line = end == line.npos ? std::string_view() : line.substr(end + 1);
   return end != line.npos;
@@ -106,9 +89,9 @@ inline double number_of(std::string_view field, const Place& place) {
   double value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if (end != digits.data() + digits.size() || error == std::errc::invalid_argument)
-    place.fail("a number", quoted(field));
+    place.fail("a number", text::in_quotes(field));
   if (error != std::errc() || !(std::abs(value) <= largest_value))
-    place.fail("a finite number of at most 1e100", quoted(field));
+    place.fail("a finite number of at most 1e100", text::in_quotes(field));
   return value;
 }
 
@@ -143,7 +126,7 @@ inline Series read_csv(const std::string& path, std::size_t column = 2) {
     ++place.line;
     std::string_view text = line;
     if (place.line == 1 && text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
-    if (detail::trimmed(text).empty()) {
+    if (text::trimmed(text).empty()) {
       if (first_blank == 0) first_blank = place.line;
       continue;
     }

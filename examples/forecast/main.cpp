@@ -45,7 +45,7 @@ void run(const Arguments& arguments) {
   }
   forecast::print_reading_aid(std::cout, arguments.settings);
   if (arguments.no_plot) return;
-  if (!forecast::gnuplot_is_installed()) {
+  if (!gnuplot::is_installed()) {
     std::cout << "\nNo plot: gnuplot is not installed.\n";
     return;
   }

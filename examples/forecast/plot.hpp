@@ -1,19 +1,13 @@
 // Draws the reports with gnuplot, if it is installed: for each series its last values with forecasts, and how
 // the error of each method develops over the second half.
-//
-// The script goes to gnuplot through a pipe, data included; the command line is a constant. Texts stand in
-// single quotes, where gnuplot expands nothing, and the output is an absolute path, which cannot be taken for
-// a command ("|...") or a home directory.
 #pragma once
 
-#include <csignal>
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "../common/gnuplot.hpp"
 #include "report.hpp"
 
 namespace forecast {
@@ -25,16 +19,6 @@ struct Curve {
 };
 
 namespace detail {
-
-/// Text between gnuplot's single quotes.
-inline std::string single_quoted(const std::string& text) {
-  std::string result = "'";
-  for (const char c : text) {
-    const bool control = static_cast<unsigned char>(c) < 0x20;
-    result += c == '\'' ? "''" : control ? "?" : std::string(1, c);
-  }
-  return result + "'";
-}
 
 /// Root mean square error from the half up to t, divided by that of persistence, as lines "t value" from
 /// `skip` values after the half on: before that a few errors decide. At most some 500 lines.
@@ -92,18 +76,19 @@ namespace detail {
 inline void write_panels(std::ostream& script, const Report& report, std::size_t i) {
   const std::vector<Curve> curves = curves_of(report);
   write_data(script, report, i, curves);
-  script << "set title " << single_quoted(report.series.name + ": the last values, forecast one step ahead")
-         << "\nset xlabel 'observation'\nset ylabel " << single_quoted(report.series.quantity)
+  script << "set title "
+         << gnuplot::single_quoted(report.series.name + ": the last values, forecast one step ahead")
+         << "\nset xlabel 'observation'\nset ylabel " << gnuplot::single_quoted(report.series.quantity)
          << "\nplot $values" << i
          << " using 1:2 with linespoints lc rgb '#555555' pt 7 ps 0.3 lw 1 title 'observed'";
   for (std::size_t j = 0; j < 2; ++j)
     script << ", $forecasts" << i << '_' << j << " using 1:2 with lines " << curves[j].style << " title "
-           << single_quoted(curves[j].method);
-  script << "\nset title " << single_quoted(report.series.name + ": error so far in the second half")
+           << gnuplot::single_quoted(curves[j].method);
+  script << "\nset title " << gnuplot::single_quoted(report.series.name + ": error so far in the second half")
          << "\nset ylabel 'RMSE / RMSE of persistence'\nplot ";
   for (std::size_t j = 0; j < curves.size(); ++j)
     script << (j == 0 ? "" : ", ") << "$errors" << i << '_' << j << " using 1:2 with lines "
-           << curves[j].style << " title " << single_quoted(curves[j].method);
+           << curves[j].style << " title " << gnuplot::single_quoted(curves[j].method);
   script << '\n';
 }
 
@@ -116,8 +101,7 @@ inline std::string plot_script(const std::vector<Report>& reports, const std::fi
   script.precision(10);
   script << "set terminal " << (png ? "pngcairo" : "svg background rgb 'white'") << " noenhanced size 1300,"
          << 460 * reports.size() << (png ? " font 'sans,10'" : " font 'sans,12'") << "\nset output "
-         << detail::single_quoted(std::filesystem::absolute(output).string()) << "\nset multiplot layout "
-         << reports.size() << ",2\n"
+         << gnuplot::output_path(output) << "\nset multiplot layout " << reports.size() << ",2\n"
          << "set grid lc rgb '#dddddd' lt 1\nset border 3\nset tics nomirror\nset key outside bottom center "
             "horizontal Left reverse height 1\n"
          << "set format x '%.0f'\nset rmargin 3\n";
@@ -126,19 +110,9 @@ inline std::string plot_script(const std::vector<Report>& reports, const std::fi
   return script.str();
 }
 
-inline bool gnuplot_is_installed() {
-  return std::system("command -v gnuplot > /dev/null 2>&1") == 0;  // a constant: no name gets near the shell
-}
-
 /// @throws linrec::Error if gnuplot cannot draw, for want of a writable file mostly.
 inline void draw(const std::vector<Report>& reports, const std::filesystem::path& output) {
-  const std::string script = plot_script(reports, output);
-  std::signal(SIGPIPE, SIG_IGN);  // a gnuplot that dies is reported, and does not take us along
-  std::FILE* pipe = ::popen("gnuplot -d", "w");
-  if (pipe == nullptr) throw linrec::Error("gnuplot: cannot start it");
-  const bool written = std::fwrite(script.data(), 1, script.size(), pipe) == script.size();
-  if (::pclose(pipe) != 0 || !written)
-    throw linrec::Error(linrec::message(output.string(), ": gnuplot could not draw it"));
+  gnuplot::run(plot_script(reports, output), output);
 }
 
 }  // namespace forecast

@@ -120,7 +120,7 @@ void compare(const Arguments& a, std::vector<recall::Pair> pairs) {
   }
   recall::print_reading_aid(std::cout, settings);
   if (a.no_plot) return;
-  if (!recall::gnuplot_is_installed()) {
+  if (!gnuplot::is_installed()) {
     std::cout << "\nNo plot: gnuplot is not installed.\n";
     return;
   }
@@ -166,7 +166,7 @@ void answer(const Arguments& a, const std::vector<recall::Pair>& pairs) {
     }
     std::string line;
     while (std::getline(std::cin, line))
-      if (const std::string_view key = recall::detail::trimmed(line); !key.empty()) reply(std::string(key));
+      if (const std::string_view key = text::trimmed(line); !key.empty()) reply(std::string(key));
   }
 }
 

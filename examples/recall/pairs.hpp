@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "../common/text.hpp"
 #include "linrec/core/errors.hpp"
 
 namespace recall {
@@ -24,24 +25,6 @@ struct Pair {
 inline constexpr std::size_t longest_line = 10000;
 
 namespace detail {
-
-/// The text in quotes, cut short; control characters become '?', so that no file can steer a terminal.
-inline std::string in_quotes(std::string_view text) {
-  constexpr std::size_t longest = 40;
-  std::string shown = "\"";
-  for (const char c : text.substr(0, longest)) {
-    const auto code = static_cast<unsigned char>(c);
-    shown += code < 0x20 || code == 0x7f ? '?' : c;
-  }
-  return shown + (text.size() > longest ? "...\"" : "\"");
-}
-
-inline std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view blank = " \t\r";
-  const std::size_t first = text.find_first_not_of(blank);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(blank) - first + 1);
-}
 
 inline std::ifstream opened(const std::string& path, const char* expected) {
   if (std::filesystem::is_directory(path))
@@ -59,16 +42,17 @@ inline Pair pair_of(std::string_view line, const std::string& path, std::size_t 
   };
   if (line.size() > longest_line) refuse("a line of ", line.size(), " bytes");
   const std::size_t tab = line.find('\t');
-  if (tab == line.npos) refuse("no tab in ", in_quotes(line));
-  Pair pair{std::string(trimmed(line.substr(0, tab))), std::string(trimmed(line.substr(tab + 1)))};
-  if (pair.key.empty()) refuse("no key before ", in_quotes(pair.value));
-  if (pair.value.empty()) refuse("no value after ", in_quotes(pair.key));
+  if (tab == line.npos) refuse("no tab in ", text::in_quotes(line));
+  Pair pair{std::string(text::trimmed(line.substr(0, tab))),
+            std::string(text::trimmed(line.substr(tab + 1)))};
+  if (pair.key.empty()) refuse("no key before ", text::in_quotes(pair.value));
+  if (pair.value.empty()) refuse("no value after ", text::in_quotes(pair.key));
   for (const std::string* text : {&pair.key, &pair.value})
     for (const char c : *text)
       if (c == '\t')
-        refuse("more than one tab in ", in_quotes(line));
+        refuse("more than one tab in ", text::in_quotes(line));
       else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
-        refuse("a control character in ", in_quotes(*text));
+        refuse("a control character in ", text::in_quotes(*text));
   return pair;
 }
 
@@ -85,7 +69,7 @@ inline std::vector<Pair> read_pairs(const std::string& path) {
     std::string_view text = line;
     if (number == 1 && text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
     if (text.ends_with('\r')) text.remove_suffix(1);
-    if (!detail::trimmed(text).empty()) pairs.push_back(detail::pair_of(text, path, number));
+    if (!text::trimmed(text).empty()) pairs.push_back(detail::pair_of(text, path, number));
   }
   if (file.bad())
     throw linrec::FormatError(linrec::message(path, ": expected a file of pairs, cannot read it"));
@@ -98,7 +82,7 @@ namespace detail {
 
 /// The name that a line of C++ declares: the last word before its first bracket, brace, '=' or ';'.
 inline std::string declared_name(std::string_view line) {
-  const std::string_view head = trimmed(line.substr(0, line.find_first_of("({;=")));
+  const std::string_view head = text::trimmed(line.substr(0, line.find_first_of("({;=")));
   std::size_t start = head.size();
   const auto in_word = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
@@ -112,9 +96,9 @@ inline void add_glossary(const std::string& path, const std::string& file, std::
   std::ifstream header = opened(path, "a header");
   std::string line, comment;
   while (std::getline(header, line)) {
-    const std::string_view text = trimmed(line);
+    const std::string_view text = text::trimmed(line);
     if (text.starts_with("///")) {
-      if (comment.empty()) comment = trimmed(text.substr(3));
+      if (comment.empty()) comment = text::trimmed(text.substr(3));
     } else if (!text.starts_with("template")) {  // the name is on the next line
       const std::string name = declared_name(text);
       if (!comment.empty() && !comment.starts_with('@') && !name.empty())

@@ -1,34 +1,19 @@
 // Draws comparisons with gnuplot, if it is installed: recall against the number of pairs, a panel a kind of
 // keys.
-//
-// The script goes to gnuplot through a pipe, data included; the command line is a constant. The output is an
-// absolute path in single quotes, which cannot be taken for a command ("|...") or a home directory.
 #pragma once
 
-#include <csignal>
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <locale>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "../common/gnuplot.hpp"
 #include "report.hpp"
 
 namespace recall {
 
 namespace detail {
-
-/// Text between gnuplot's single quotes.
-inline std::string single_quoted(const std::string& text) {
-  std::string result = "'";
-  for (const char c : text) {
-    const bool control = static_cast<unsigned char>(c) < 0x20;
-    result += c == '\'' ? "''" : control ? "?" : std::string(1, c);
-  }
-  return result + "'";
-}
 
 /// gnuplot's words for the methods, in order, and for what K = 2 looks ahead to.
 inline constexpr const char* styles[] = {
@@ -53,7 +38,8 @@ inline void write_panel(std::ostream& script, const Comparison& comparison, std:
   const double first = static_cast<double>(comparison.pairs.front()),
                last = static_cast<double>(comparison.pairs.back()),
                full = static_cast<double>(settings.rank) / static_cast<double>(1 + settings.distractors);
-  script << "set title " << single_quoted(title_of(comparison.keys)) << "\nunset arrow\nunset label\n"
+  script << "set title " << gnuplot::single_quoted(title_of(comparison.keys))
+         << "\nunset arrow\nunset label\n"
          << "set xrange [" << 0.95 * first << ':' << 1.05 * last << "]\n";
   if (full >= first && full <= last)
     script << "set arrow from " << full << ",-0.02 to " << full << ",1.05 nohead lc rgb '#888888' dt 4\n"
@@ -73,8 +59,8 @@ inline void write_legend(std::ostream& script, const std::vector<Method>& method
          << rows << " Left reverse samplen 3\nplot ";
   for (std::size_t j = 0; j < methods.size(); ++j)
     script << "NaN with linespoints " << styles[j] << " title "
-           << single_quoted(linrec::message(methods[j].name, ", keys of ", methods[j].key, ": ",
-                                            methods[j].bytes, " bytes"))
+           << gnuplot::single_quoted(linrec::message(methods[j].name, ", keys of ", methods[j].key, ": ",
+                                                     methods[j].bytes, " bytes"))
            << ", ";
   script << "NaN with lines " << ahead_style << " title 'SKA, K = 2: cosine, value two tokens on'\n";
 }
@@ -90,7 +76,7 @@ inline std::string plot_script(const std::vector<Comparison>& comparisons, const
   script.imbue(std::locale::classic());
   script << "set terminal " << (png ? "pngcairo" : "svg background rgb 'white'") << " noenhanced size "
          << (comparisons.size() > 1 ? 1300 : 760) << ",560" << (png ? " font 'sans,10'" : " font 'sans,12'")
-         << "\nset output " << detail::single_quoted(std::filesystem::absolute(output).string())
+         << "\nset output " << gnuplot::output_path(output)
          << "\nset multiplot\nunset key\nset grid lc rgb '#dddddd' lt 1\nset border 3\nset tics nomirror\n"
          << "set logscale x 2\nset format x '%.0f'\nset xlabel 'pairs stored, " << settings.distractors
          << (settings.distractors == 1 ? " distractor" : " distractors")
@@ -107,20 +93,10 @@ inline std::string plot_script(const std::vector<Comparison>& comparisons, const
   return script.str();
 }
 
-inline bool gnuplot_is_installed() {
-  return std::system("command -v gnuplot > /dev/null 2>&1") == 0;  // a constant: no name gets near the shell
-}
-
 /// @throws linrec::Error if gnuplot cannot draw, for want of a writable file mostly.
 inline void draw(const std::vector<Comparison>& comparisons, const Settings& settings,
                  const std::filesystem::path& output) {
-  const std::string script = plot_script(comparisons, settings, output);
-  std::signal(SIGPIPE, SIG_IGN);  // a gnuplot that dies is reported, and does not take us along
-  std::FILE* pipe = ::popen("gnuplot -d", "w");
-  if (pipe == nullptr) throw linrec::Error("gnuplot: cannot start it");
-  const bool written = std::fwrite(script.data(), 1, script.size(), pipe) == script.size();
-  if (::pclose(pipe) != 0 || !written)
-    throw linrec::Error(linrec::message(output.string(), ": gnuplot could not draw it"));
+  gnuplot::run(plot_script(comparisons, settings, output), output);
 }
 
 }  // namespace recall

@@ -3,58 +3,12 @@
 #include <algorithm>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "layer_case.hpp"
-#include "linrec/layers/norm.hpp"
+#include "residual_block.hpp"
 
 namespace linrec::verify {
 
 namespace {
-
-/// x + f(norm(x)), what a model makes of the layer.
-template <class Scalar>
-class ResidualBlock : public Layer<ResidualBlock<Scalar>, Scalar> {
-  friend typename ResidualBlock::Layer;
-
- public:
-  ResidualBlock(Norm<Scalar> norm, SKALayer<Scalar> layer, bool looks_ahead)
-      : norm_(std::move(norm)), layer_(std::move(layer)), looks_ahead_(looks_ahead) {
-    this->describe(layer_.width(), layer_.state_shape());
-  }
-
-  void forward(const PackedRows& rows, Rows<const Scalar> x, Rows<Scalar> out, LayerState<Scalar>& state,
-               Scalar* scratch) const noexcept {
-    Arena<Scalar> arena(scratch);
-    const Buffers b(arena, *this, x.count);
-    norm_.apply(x, b.normed);
-    layer_.forward(rows, b.normed, b.normed, state, b.of_layer);
-    add_rows<Scalar>(x, b.normed);
-    for (Index i = 0; i < x.count; ++i) std::copy_n(b.normed[i], x.width, out[i]);
-  }
-
-  /// If the case asks for it. x lies in one piece.
-  void look_ahead(const TokenView<const Scalar>& x, LayerState<Scalar>& state) const {
-    if (!looks_ahead_) return;
-    const Index count = x.batch() * x.tokens(), width = this->width();
-    std::vector<Scalar> normed(static_cast<std::size_t>(count * width));
-    norm_.apply(Rows<const Scalar>{x.data(0, 0, 0), count, width, width},
-                {normed.data(), count, width, width});
-    layer_.look_ahead(TokenView<const Scalar>(normed.data(), x.batch(), x.tokens(), 1, width), state);
-  }
-
- private:
-  struct Buffers {
-    Buffers(Arena<Scalar>& arena, const ResidualBlock& block, Index rows)
-        : normed(arena.rows(rows, block.width())), of_layer(arena.take(block.layer_.scratch_size(rows))) {}
-    Rows<Scalar> normed;
-    Scalar* of_layer;
-  };
-
-  Norm<Scalar> norm_;
-  SKALayer<Scalar> layer_;
-  bool looks_ahead_;
-};
 
 /// The option `key` is one of two texts; whether it is the second.
 bool is_second(const GoldenCase& file, const char* key, const char* first, const char* second) {
@@ -88,13 +42,10 @@ Results run_ska_layer(GoldenCase& file, const Request& request) {
         is_second(file, "inclusive", "True", "False") ? Visibility::exclusive : Visibility::inclusive;
   }
   const auto weights = io::read_weights(in.reader(), {.prefix = "ska."}, config);
-  const auto norm_weight = in.reader().get("norm.weight", {config.width});
-  const auto norm_bias = in.reader().get("norm.bias", {config.width});
+  Norm<Scalar> norm = read_layer_norm(in);
   in.reader().finish();
-  Norm<Scalar> norm("norm", Norm<Scalar>::Kind::layer, config.width, config.width,
-                    file.number_or("layer_norm_eps", 1e-5), norm_weight, norm_bias);
-  return in.run(ResidualBlock<Scalar>(std::move(norm), SKALayer<Scalar>(config, weights), looks_ahead),
-                request);
+  using Block = ResidualBlock<Scalar, LayerBranch<SKALayer<Scalar>>>;
+  return in.run(Block(std::move(norm), SKALayer<Scalar>(config, weights), looks_ahead), request);
 }
 
 template Results run_ska_layer<float>(GoldenCase&, const Request&);

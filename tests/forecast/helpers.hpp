@@ -1,38 +1,16 @@
-// What the forecast tests share: files that vanish, and series.
+// What the forecast tests share.
 #pragma once
 
-#include <unistd.h>
-
 #include <cstddef>
-#include <filesystem>
-#include <fstream>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "tests/temporary_file.hpp"
+
 namespace forecast::test {
 
-/// A file with the given bytes that is removed at the end.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::string& bytes = "", const std::string& name = "series.csv") {
-    static int count = 0;
-    path_ = std::filesystem::temp_directory_path() /
-            ("linrec-forecast-" + std::to_string(::getpid()) + "-" + std::to_string(count++) + "-" + name);
-    std::ofstream(path_, std::ios::binary) << bytes;
-  }
-  ~TemporaryFile() {
-    std::error_code ignored;
-    std::filesystem::remove(path_, ignored);
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-
-  std::string path() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
-};
+using linrec::test::TemporaryFile;
 
 /// Values of x_t = level + sum phi_i (x_{t-i} - level) + noise of variance 1.
 inline std::vector<double> autoregressive_series(const std::vector<double>& phi, double level,

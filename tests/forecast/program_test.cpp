@@ -1,36 +1,15 @@
 // The tool as a user meets it: exit status, standard output, standard error.
-#include <sys/wait.h>
-
-#include <cstdlib>
-#include <iterator>
-
 #include "examples/forecast/plot.hpp"
 #include "helpers.hpp"
 #include "tests/catch.hpp"
+#include "tests/run_program.hpp"
 
 using forecast::test::csv_lines;
-using forecast::test::TemporaryFile;
+using linrec::test::content, linrec::test::Outcome, linrec::test::run_program, linrec::test::TemporaryFile;
 
 namespace {
 
-struct Outcome {
-  int status;
-  std::string out, error;
-};
-
-std::string content(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-Outcome call(const std::string& arguments) {
-  const TemporaryFile out("", "out"), error("", "error");
-  const std::string command =
-      "'" LINREC_FORECAST_EXE "' " + arguments + " > '" + out.path() + "' 2> '" + error.path() + "'";
-  const int status = std::system(command.c_str());
-  REQUIRE(WIFEXITED(status));
-  return {WEXITSTATUS(status), content(out.path()), content(error.path())};
-}
+Outcome call(const std::string& arguments) { return run_program(LINREC_FORECAST_EXE, arguments); }
 
 std::size_t count(const std::string& text, const std::string& part) {
   std::size_t n = 0;
@@ -101,7 +80,7 @@ TEST_CASE("the curves are drawn if gnuplot is installed") {
   const TemporaryFile data(csv_lines(150)), picture("", "it's.svg");
   const Outcome outcome = call("--plot \"" + picture.path() + "\" '" + data.path() + "'");
   CHECK(outcome.status == 0);
-  if (forecast::gnuplot_is_installed())
+  if (gnuplot::is_installed())
     CHECK_THAT(content(picture.path()), contains("</svg>"));
   else
     CHECK_THAT(outcome.out, contains("No plot: gnuplot is not installed."));

@@ -1,36 +1,15 @@
 // The tool as a user meets it: exit status, standard output, standard error.
-#include <sys/wait.h>
-
 #include <array>
-#include <cstdlib>
-#include <iterator>
 #include <sstream>
 
 #include "tests/catch.hpp"
-#include "tests/forecast/helpers.hpp"
+#include "tests/run_program.hpp"
 
-using forecast::test::TemporaryFile;
+using linrec::test::content, linrec::test::Outcome, linrec::test::run_program, linrec::test::TemporaryFile;
 
 namespace {
 
-struct Outcome {
-  int status;
-  std::string out, error;
-};
-
-std::string content(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-Outcome call(const std::string& arguments) {
-  const TemporaryFile out("", "out"), error("", "error");
-  const std::string command =
-      "'" LINREC_RECALL_EXE "' " + arguments + " > '" + out.path() + "' 2> '" + error.path() + "'";
-  const int status = std::system(command.c_str());
-  REQUIRE(WIFEXITED(status));
-  return {WEXITSTATUS(status), content(out.path()), content(error.path())};
-}
+Outcome call(const std::string& arguments) { return run_program(LINREC_RECALL_EXE, arguments); }
 
 /// A line of a table.
 struct Row {

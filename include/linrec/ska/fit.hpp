@@ -1,5 +1,5 @@
-// SkaFit: the statistics of one head, and what retrieval needs of them - the factor of G~, the operator A as a
-// map of vectors, and the estimate of its spectral norm - made when it is asked for, and kept.
+// SkaFit: the statistics of one head, and what retrieval needs of them - the factor of G~, the operator A as
+// a map of vectors, and the estimate of its spectral norm - made when it is asked for, and kept.
 #pragma once
 
 #include <algorithm>

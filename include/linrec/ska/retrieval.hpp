@@ -13,8 +13,8 @@
 //
 // sigma is at most 1 wherever M is a shift inside G, so spectral normalisation cannot act on the whitened
 // operator: with Z the keys times the roots of their weights, A_w = (L^-1 Z) N (L^-1 Z)^T, and neither
-// |L^-1 Z| nor |N|, a shift times numbers in [0, 1], is above 1. It is estimated only for M G~^-1, and where M
-// has a product that G has not (boundary_transition).
+// |L^-1 Z| nor |N|, a shift times numbers in [0, 1], is above 1. It is estimated only for M G~^-1, and where
+// M has a product that G has not (boundary_transition).
 #pragma once
 
 #include <algorithm>
@@ -67,8 +67,8 @@ class SpectralKoopmanAttention {
   State initial_state(Index sequences = 1) const { return State(state_shape(), sequences); }
 
   /// Checks what prefill checks, or, without outputs, what absorb checks. Changes nothing.
-  /// @throws ShapeError, ValueError naming the tensor, what was expected and what came: shapes; NaN, infinities
-  ///   and numbers above 1e140; weights that are not in [0, 1].
+  /// @throws ShapeError, ValueError naming the tensor, what was expected and what came: shapes; NaN,
+  ///   infinities and numbers above 1e140; weights that are not in [0, 1].
   void validate(const Inputs& inputs, const State& state, const SequenceLayout& layout = {}) const {
     const Index batch = inputs.k.batch(), tokens = inputs.k.tokens();
     check_shape("k", inputs.k, {batch, tokens, config_.heads, config_.key});

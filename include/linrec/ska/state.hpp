@@ -83,8 +83,8 @@ class SkaState {
 
   /// Sequence s, followed by the tokens that sequence `from` of `later` has seen: as if they had been taken
   /// in here. Segments may be merged in any grouping, and made in parallel.
-  /// @throws ShapeError if the shapes differ; ValueError if the state sees by chunks and the tokens do not end
-  ///   with one, as what the chunk under way has seen would not be known.
+  /// @throws ShapeError if the shapes differ; ValueError if the state sees by chunks and the tokens do not
+  ///   end with one, as what the chunk under way has seen would not be known.
   void merge(Index s, const SkaState& later, Index from) {
     if (!(later.shape_ == shape_))
       throw ShapeError(message("later: expected a state of ", shape_.text(), ", got ", later.shape_.text()));
