@@ -658,9 +658,10 @@ TEST_CASE("a state of SKA: what it refuses") {
         "ValueError: max_norm: expected a finite number of at least 0, got -1");
   CHECK(error_of([&] { state.set_statistics(0, 2, SkaStatistics(3, 4)); }) == head + "2");
   CHECK(error_of([&] { state.set_statistics(0, 0, SkaStatistics(2, 4)); }) ==
-        "ShapeError: statistics: expected r = 3, P = 4 and the same scale, got r = 2, P = 4");
+        "ShapeError: statistics: expected statistics of r = 3, P = 4 and the same scale, got r = 2, P = 4");
   CHECK(error_of([&] { state.set_statistics(0, 0, SkaStatistics(3, 4, KeyScale::none)); }) ==
-        "ShapeError: statistics: expected r = 3, P = 4 and the same scale, got r = 3, P = 4, another "
+        "ShapeError: statistics: expected statistics of r = 3, P = 4 and the same scale, got r = 3, P = 4, "
+        "another "
         "scale");
   CHECK(error_of([&] { state.merge(2, before, 0); }) == sequence + "2");
   CHECK(error_of([&] { state.merge(0, before, 2); }) == sequence + "2");
