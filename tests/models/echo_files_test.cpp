@@ -7,6 +7,7 @@
 #include "tests/error_of.hpp"
 #include "tests/models/loaded.hpp"
 #include "tests/models/recipes.hpp"
+#include "tests/models/refusal.hpp"
 
 namespace linrec::test {
 
@@ -23,15 +24,6 @@ LanguageModel<double>::Logits logits(const Files& files) {
   return model.prefill(random_tokens(20, model.vocabulary()), state);
 }
 
-/// The text with which files are refused, without the place where they lie.
-std::string refusal(const Files& files) {
-  const TemporaryDirectory folder;
-  write_files(files, folder.path());
-  std::string text = error_text<FormatError>([&] { load_double(io::Checkpoint(folder.path())); });
-  const std::string path = folder.path().string();
-  for (auto at = text.find(path); at != text.npos; at = text.find(path)) text.replace(at, path.size(), "DIR");
-  return text;
-}
 std::string refusal(const std::string& key, const Json& value) {
   return refusal(with_key(recipe("echo").files, key, value));
 }

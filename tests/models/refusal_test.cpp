@@ -1,5 +1,7 @@
 // Checkpoints and configs that do not belong together, or ask for what linrec does not have.
 
+#include "tests/models/refusal.hpp"
+
 #include <sys/resource.h>
 
 #include "tests/catch.hpp"
@@ -18,16 +20,6 @@ long peak_kibibytes() {
 }
 
 const std::string loaded = "(nothing was thrown)";
-
-/// The text with which files are refused, the folder's name taken out.
-std::string refusal(const Files& files) {
-  const TemporaryDirectory folder;
-  write_files(files, folder.path());
-  std::string text = error_text<FormatError>([&] { load_double(io::Checkpoint(folder.path())); });
-  const std::string path = folder.path().string();
-  for (auto at = text.find(path); at != text.npos; at = text.find(path)) text.replace(at, path.size(), "DIR");
-  return text;
-}
 
 std::string refusal(const char* name, const std::string& key, const nlohmann::json& value) {
   return refusal(with_key(recipe(name).files, key, value));
