@@ -11,6 +11,7 @@
 #include <cmath>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "linrec/core/aligned.hpp"
 #include "linrec/core/types.hpp"
@@ -24,6 +25,15 @@
 #endif
 
 namespace linrec {
+
+/// Calls f with the constants 0 to N - 1, so that what it indexes stays in registers.
+template <Index N, class F>
+EIGEN_ALWAYS_INLINE void repeat(F&& f) {
+  [&]<Index... n>(std::integer_sequence<Index, n...>) LINREC_INLINE_LAMBDA {
+    (f(std::integral_constant<Index, n>()), ...);
+  }
+  (std::make_integer_sequence<Index, N>());
+}
 
 template <class Scalar>
 struct Lanes {
@@ -76,6 +86,22 @@ struct Lanes {
     Lanes result;
     for (Index j = 0; j < packets; ++j)
       result.packet[j] = Eigen::internal::pmadd(a.packet[j], b.packet[j], c.packet[j]);
+    return result;
+  }
+  friend EIGEN_ALWAYS_INLINE Lanes minimum(const Lanes& a, const Lanes& b) {
+    Lanes result;
+    for (Index j = 0; j < packets; ++j) result.packet[j] = Eigen::internal::pmin(a.packet[j], b.packet[j]);
+    return result;
+  }
+  Scalar least() const {
+    Packet smallest = packet[0];
+    for (Index j = 1; j < packets; ++j) smallest = Eigen::internal::pmin(smallest, packet[j]);
+    return Eigen::internal::predux_min(smallest);
+  }
+  friend EIGEN_ALWAYS_INLINE Lanes reciprocal(const Lanes& a) {
+    Lanes result;
+    for (Index j = 0; j < packets; ++j)
+      result.packet[j] = Eigen::internal::pdiv(Eigen::internal::pset1<Packet>(Scalar(1)), a.packet[j]);
     return result;
   }
 };

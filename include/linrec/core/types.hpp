@@ -59,7 +59,7 @@ class Dims {
                 "linrec: Dims needs sizes of at least 1, or linrec::Dynamic");
 
  public:
-  static constexpr int fixed_key = Key;
+  static constexpr int fixed_key = Key, fixed_value = Value;
 
   constexpr Dims() requires(Heads != Dynamic && Key != Dynamic && Value != Dynamic) = default;
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "linrec/core/simd.hpp"
 
@@ -89,8 +90,9 @@ inline constexpr Index scratch_rows = 5;
 template <class Scalar>
 class Block {
  public:
-  Block(Scalar* scratch, Index tokens, Index key)
-      : scratch_(scratch), tokens_(tokens), key_(key), stride_(padded<Scalar>(key)) {
+  /// @param copies whether `near` is to copy.
+  Block(Scalar* scratch, Index tokens, Index key, bool copies)
+      : scratch_(scratch), tokens_(tokens), key_(key), stride_(padded<Scalar>(key)), copies_(copies) {
     constexpr Terms<Scalar> plain{nullptr, nullptr, nullptr, 1, 1, nullptr, nullptr, nullptr, 0};
     for (Index i = 0; i < tokens; ++i) terms_[i] = plain;
   }
@@ -109,13 +111,19 @@ class Block {
     return row;
   }
   /// x [K] where the panels read it fast. Rows of a tensor are often a power of two apart and evict each
-  /// other from the cache, so they are copied; a single token is read where it lies.
-  const Scalar* near(Index i, Row r, const Scalar* x) { return tokens_ > 1 ? copy(i, r, x) : x; }
+  /// other from the cache, so the panel scan has them copied. A single token is read where it lies, and chunks
+  /// are packed anyway.
+  const Scalar* near(Index i, Row r, const Scalar* x) { return copies_ ? copy(i, r, x) : x; }
+  /// Whether a row is in this scratch memory.
+  bool owns(const Scalar* row) const {
+    return !std::less<>()(row, scratch_) && std::less<>()(row, scratch_ + scratch_size(tokens_, key_));
+  }
 
  private:
   Terms<Scalar> terms_[block_tokens];
   Scalar* scratch_;
   Index tokens_, key_, stride_;
+  bool copies_;
 };
 
 }  // namespace linrec

@@ -11,76 +11,9 @@
 #include <utility>
 
 #include "linrec/kernels/law.hpp"
+#include "linrec/kernels/strip.hpp"
 
 namespace linrec::detail {
-
-/// Panels that are scanned together where a panel is one register wide: they share the broadcasts of q and k,
-/// which are otherwise half of the loads.
-template <class Scalar>
-inline constexpr Index strip_width = Lanes<Scalar>::packets == 1 ? 2 : 1;
-
-/// The same row of `width` neighbouring panels.
-template <class Scalar, Index width>
-struct Strip {
-  using L = Lanes<Scalar>;
-  L part[static_cast<std::size_t>(width)];
-
-  static EIGEN_ALWAYS_INLINE Strip zero() {
-    Strip strip;
-    for (L& p : strip.part) p = L::broadcast(0);
-    return strip;
-  }
-  /// A row of the first panel, and those of the others, `stride` numbers further each.
-  static EIGEN_ALWAYS_INLINE Strip load(const Scalar* row, Index stride) {
-    Strip strip;
-    for (Index j = 0; j < width; ++j) strip.part[j] = L::load(row + j * stride);
-    return strip;
-  }
-  EIGEN_ALWAYS_INLINE void store(Scalar* row, Index stride) const {
-    for (Index j = 0; j < width; ++j) part[j].store(row + j * stride);
-  }
-  /// From n numbers of the caller; the lanes beyond are 0.
-  static EIGEN_ALWAYS_INLINE Strip load_columns(const Scalar* from, Index n) {
-    if (n == width * L::size) return load(from, L::size);
-    Strip strip;
-    for (Index j = 0; j < width; ++j, n -= L::size)
-      strip.part[j] = n >= L::size ? L::load(from + j * L::size) : L::load_part(from + j * L::size, n);
-    return strip;
-  }
-  EIGEN_ALWAYS_INLINE void store_columns(Scalar* to, Index n) const {
-    if (n == width * L::size) return store(to, L::size);
-    for (Index j = 0; j < width; ++j, n -= L::size)
-      n >= L::size ? part[j].store(to + j * L::size) : part[j].store_part(to + j * L::size, n);
-  }
-
-  friend EIGEN_ALWAYS_INLINE Strip operator+(const Strip& a, const Strip& b) {
-    Strip sum;
-    for (Index j = 0; j < width; ++j) sum.part[j] = a.part[j] + b.part[j];
-    return sum;
-  }
-  friend EIGEN_ALWAYS_INLINE Strip operator*(const L& a, const Strip& b) {
-    Strip product;
-    for (Index j = 0; j < width; ++j) product.part[j] = a * b.part[j];
-    return product;
-  }
-  friend EIGEN_ALWAYS_INLINE Strip multiply_add(const L& a, const Strip& b, const Strip& c) {
-    Strip result;
-    for (Index j = 0; j < width; ++j) result.part[j] = multiply_add(a, b.part[j], c.part[j]);
-    return result;
-  }
-  friend EIGEN_ALWAYS_INLINE Strip multiply_add(const Strip& a, const Strip& b, const Strip& c) {
-    Strip result;
-    for (Index j = 0; j < width; ++j) result.part[j] = multiply_add(a.part[j], b.part[j], c.part[j]);
-    return result;
-  }
-};
-
-/// The two panels of a strip, or the one: rows of the next are `stride` numbers further.
-template <class Scalar>
-struct Panels {
-  Scalar* first;
-  Index key, stride;
-};
 
 /// A sum over K in several accumulators, to hide the latency of the multiply-add.
 template <class Scalar, Index width>
@@ -189,25 +122,61 @@ struct Output {
   Index columns;       ///< of this strip
 };
 
-/// Runs the `count` tokens of a block over a strip of panels, whose first column is `column`.
+/// The state of one head, the outputs of a block of its tokens, and what to fetch meanwhile.
+template <class Scalar>
+struct Head {
+  Scalar* state;
+  Index key, value;
+  Output<Scalar> out;
+  Ahead ahead;
+
+  static constexpr Index lanes = Lanes<Scalar>::size;
+
+  Index strips() const {
+    constexpr Index line = strip_width<Scalar> * lanes;
+    return (value + line - 1) / line;
+  }
+  Panels<Scalar> panels(Index column) const { return {state + column * key, key, key * lanes}; }
+  /// The outputs of the tokens from `first` on, `width` panels from `column` on.
+  Output<Scalar> output(Index first, Index column, Index width) const {
+    return {out.scale, out.skip == nullptr ? nullptr : out.skip + column, out.data + first * out.stride + column,
+            out.stride, std::min(width * lanes, value - column)};
+  }
+  void fetch(Index token, Index column) const {
+    ahead.fetch(token, column / (strip_width<Scalar> * lanes), strips());
+  }
+  /// Calls f(width, column) for each strip, with `width` a constant: its panels.
+  template <class F>
+  EIGEN_ALWAYS_INLINE void for_each_strip(F&& f) const {
+    constexpr Index width = strip_width<Scalar>;
+    Index column = 0;
+    // A strip of two panels may end in lanes that are padding, but not in a panel that is.
+    for (; column + (width - 1) * lanes < value; column += width * lanes)
+      f(std::integral_constant<Index, width>(), column);
+    if constexpr (width > 1)
+      if (column < value) f(std::integral_constant<Index, 1>(), column);
+  }
+};
+
+/// Runs `count` tokens over a strip of panels.
 template <Law law, Index width, class Scalar>
-EIGEN_ALWAYS_INLINE void scan_strip(const Panels<Scalar>& panels, const Block<Scalar>& block, Index count,
-                                    Index column, const Output<Scalar>& out, const Ahead& ahead, Index strip,
-                                    Index strips) {
+EIGEN_ALWAYS_INLINE void scan_strip(const Panels<Scalar>& panels, const Terms<Scalar>* terms, Index count,
+                                    Index column, const Output<Scalar>& out, const Head<Scalar>& head,
+                                    Index first) {
   using L = Lanes<Scalar>;
   using S = Strip<Scalar, width>;
   constexpr bool corrected = law.correction != Correction::none;
   S r = S::zero();
-  if constexpr (corrected) r = read<Scalar, width>(panels, block[0].a);
+  if constexpr (corrected) r = read<Scalar, width>(panels, terms[0].a);
   for (Index i = 0; i < count; ++i) {
-    ahead.fetch(i, strip, strips);
-    const Terms<Scalar>& t = block[i];
+    head.fetch(first + i, column);
+    const Terms<Scalar>& t = terms[i];
     const S x = S::load_columns(t.value + column, out.columns);
     S u = L::broadcast(t.value_gain) * x;
     if constexpr (law.correction == Correction::along_key) u = multiply_add(L::broadcast(t.b_gain), r, u);
     S o, next;
     if (corrected && i + 1 < count) {
-      o = sweep<law, corrected>(panels, t, u, r, block[i + 1].a, next);
+      o = sweep<law, corrected>(panels, t, u, r, terms[i + 1].a, next);
       r = next;
     } else {
       o = sweep<law, false>(panels, t, u, r, static_cast<const Scalar*>(nullptr), next);
@@ -216,6 +185,19 @@ EIGEN_ALWAYS_INLINE void scan_strip(const Panels<Scalar>& panels, const Block<Sc
     if (out.skip != nullptr) o = multiply_add(S::load(out.skip, L::size), x, o);
     o.store_columns(out.data + i * out.stride, out.columns);
   }
+}
+
+/// Runs the tokens [first, first + count) of a block, one after the other, over all panels of a head.
+/// Not inlined: step and prefill then run the very same instructions, and agree in every bit. Sizes that are
+/// fixed are constants of the loops.
+template <Law law, int fixed_key, int fixed_value, class Scalar>
+EIGEN_DONT_INLINE void scan(Head<Scalar> head, const Terms<Scalar>* terms, Index first, Index count) noexcept {
+  if constexpr (fixed_key != Dynamic) head.key = fixed_key;
+  if constexpr (fixed_value != Dynamic) head.value = fixed_value;
+  head.for_each_strip([&](auto width, Index column) LINREC_INLINE_LAMBDA {
+    scan_strip<law, width>(head.panels(column), terms + first, count, column, head.output(first, column, width),
+                           head, first);
+  });
 }
 
 }  // namespace linrec::detail

@@ -21,7 +21,7 @@
 #include "linrec/core/executor.hpp"
 #include "linrec/core/input_checks.hpp"
 #include "linrec/core/prefill_options.hpp"
-#include "linrec/kernels/panel_scan.hpp"
+#include "linrec/kernels/chunk.hpp"
 #include "linrec/kernels/state.hpp"
 
 namespace linrec {
@@ -74,8 +74,8 @@ class Recurrence {
   }
 
   /// Runs many tokens: reads the inputs [B, T, ...], moves the states on and writes the outputs
-  /// [B, T, H, V]. Bitwise equal to `step` token by token, however a sequence is split.
-  /// Allocates only through the workspace. Outputs must not overlap inputs.
+  /// [B, T, H, V]. Equal to `step` token by token, however a sequence is split: up to rounding, or in every bit
+  /// with PrefillMode::reproducible. Allocates only through the workspace. Outputs must not overlap inputs.
   /// @throws as validate, before any state or output changes. If the executor itself throws, state and
   /// outputs are unspecified.
   template <Executor E = SerialExecutor>
@@ -97,7 +97,7 @@ class Recurrence {
                         static_cast<double>(sequences * groups);
     executor.for_each(state.sequences() * groups, cost, [&](Index item, Index worker) {
       const Index sequence = item / groups, group = item % groups;
-      run_heads(inputs, state, outputs, options.layout, sequence, group * heads / groups,
+      run_heads(inputs, state, outputs, options, sequence, group * heads / groups,
                 (group + 1) * heads / groups, workspace.template block<Scalar>(worker));
     });
     for (Index s = 0; s < state.sequences(); ++s)
@@ -106,13 +106,15 @@ class Recurrence {
   }
 
   /// Numbers of scratch memory that `run` needs, on a cache line.
-  Index scratch_size() const { return Block<Scalar>::scratch_size(block_tokens, dims_.key()); }
+  Index scratch_size() const {
+    return Block<Scalar>::scratch_size(block_tokens, dims_.key()) + detail::Chunk<law, Scalar>::memory_size(dims_.key());
+  }
   /// As prefill, for callers whose tensors fit by construction, such as layers: checks nothing and allocates
   /// nothing. Decays that prefill would refuse follow the rules of IEEE arithmetic.
   void run(const Inputs& inputs, State& state, const Output& outputs, const SequenceLayout& layout,
-           Scalar* scratch) const noexcept {
+           Scalar* scratch, PrefillMode mode = PrefillMode::reproducible) const noexcept {
     for (Index s = 0; s < state.sequences(); ++s) {
-      run_heads(inputs, state, outputs, layout, s, 0, dims_.heads(), scratch);
+      run_heads(inputs, state, outputs, {.layout = layout, .mode = mode}, s, 0, dims_.heads(), scratch);
       layout.for_each_run(s, outputs.tokens(), [&](Index, Index, Index count) { state.advance(s, count); });
     }
   }
@@ -123,7 +125,7 @@ class Recurrence {
     assert(fits_step(inputs, state, outputs) && "step: shapes do not fit; validate() says which");
     for (Index b = 0; b < state.sequences(); ++b) {
       run_tokens(inputs, Segment{b, 0, 0, 1, state.position(b), nullptr, 0}, 0, dims_.heads(), b, state,
-                 outputs, state.scratch());
+                 outputs, state.scratch(), PrefillMode::reproducible);
       state.advance(b, 1);
     }
   }
@@ -163,6 +165,8 @@ class Recurrence {
     Index batch, tokens;
   };
 
+  using Chunk = detail::Chunk<law, Scalar>;
+
   const Kernel& kernel() const { return static_cast<const Kernel&>(*this); }
   std::size_t block_bytes() const { return sizeof(Scalar) * static_cast<std::size_t>(scratch_size()); }
   static std::string text(const Sizes& d) {
@@ -195,19 +199,19 @@ class Recurrence {
   }
 
   /// Heads [begin, end) of one sequence, block by block.
-  void run_heads(const Inputs& inputs, State& state, const Output& outputs, const SequenceLayout& layout,
+  void run_heads(const Inputs& inputs, State& state, const Output& outputs, const PrefillOptions& options,
                  Index sequence, Index begin, Index end, Scalar* scratch) const noexcept {
-    layout.for_each_padding(sequence, outputs.tokens(), [&](Index row, Index first, Index count) {
+    options.layout.for_each_padding(sequence, outputs.tokens(), [&](Index row, Index first, Index count) {
       for (Index t = first; t < first + count; ++t)
         for (Index h = begin; h < end; ++h) outputs.at(row, t, h).setZero();
     });
     std::int64_t position = state.position(sequence);
-    layout.for_each_run(sequence, outputs.tokens(), [&](Index row, Index first, Index count) {
+    options.layout.for_each_run(sequence, outputs.tokens(), [&](Index row, Index first, Index count) {
       for (Index done = 0; done < count; done += block_tokens) {
         const Index n = std::min(block_tokens, count - done);
         const Index following = std::min(block_tokens, count - done - n);
         run_tokens(inputs, Segment{row, begin, first + done, n, position, nullptr, following}, begin, end,
-                   sequence, state, outputs, scratch);
+                   sequence, state, outputs, scratch, options.mode);
         position += n;
       }
     });
@@ -215,25 +219,35 @@ class Recurrence {
 
   /// The tokens of a segment, for the heads [begin, end).
   void run_tokens(const Inputs& inputs, Segment segment, Index begin, Index end, Index sequence, State& state,
-                  const Output& outputs, Scalar* scratch) const noexcept {
+                  const Output& outputs, Scalar* scratch, PrefillMode mode) const noexcept {
     [[maybe_unused]] PerToken log_t;
     if constexpr (Kernel::tapered) log_positions(segment.position, segment.count, log_t);
     segment.log_t = log_t.at;
-    for (segment.head = begin; segment.head < end; ++segment.head)
-      run_block(inputs, segment, sequence, state, outputs, scratch);
+    if (mode == PrefillMode::fast && detail::chunks_pay(segment.count, dims_.key(), dims_.value())) {
+      Chunk chunk(scratch + Block<Scalar>::scratch_size(block_tokens, dims_.key()), dims_.key());
+      for (segment.head = begin; segment.head < end; ++segment.head)
+        run_block(inputs, segment, sequence, state, outputs, scratch, &chunk);
+    } else {
+      for (segment.head = begin; segment.head < end; ++segment.head)
+        run_block(inputs, segment, sequence, state, outputs, scratch, nullptr);
+    }
   }
 
-  /// Not inlined: step and prefill then run the very same instructions, and agree in every bit.
+  /// One head. Not inlined: step and prefill then run the very same instructions, and agree in every bit.
   EIGEN_DONT_INLINE void run_block(const Inputs& inputs, const Segment& segment, Index sequence, State& state,
-                                   const Output& outputs, Scalar* scratch) const noexcept {
-    Block<Scalar> block(scratch, segment.count, dims_.key());
+                                   const Output& outputs, Scalar* scratch, Chunk* chunk) const noexcept {
+    Block<Scalar> block(scratch, segment.count, dims_.key(), segment.count > 1 && chunk == nullptr);
     kernel().prepare(inputs, segment, block);
-    const detail::Ahead ahead = rows_ahead(inputs, segment, outputs);
-    constexpr Index width = detail::strip_width<Scalar>;
-    Index p = 0;
-    for (; p + width <= state.panels(); p += width)
-      run_strip<width>(segment, block, sequence, p, state, outputs, ahead);
-    for (; p < state.panels(); ++p) run_strip<1>(segment, block, sequence, p, state, outputs, ahead);
+    Scalar* output = outputs.data(segment.row, segment.first, segment.head);
+    const Index stride =
+        segment.count > 1 ? outputs.data(segment.row, segment.first + 1, segment.head) - output : 0;
+    const detail::Head<Scalar> head{state.panel(sequence, segment.head, 0), dims_.key(), dims_.value(),
+                                    {scale_, kernel().skip(segment.head), output, stride, dims_.value()},
+                                    rows_ahead(inputs, segment, outputs)};
+    if (chunk != nullptr)
+      detail::run_chunks(*chunk, head, block, segment.count);
+    else
+      detail::scan<law, Sizes::fixed_key, Sizes::fixed_value>(head, &block[0], 0, segment.count);
   }
 
   /// What the head of the segment will touch in the block that follows.
@@ -250,29 +264,6 @@ class Recurrence {
     kernel().for_each_input(inputs, [&](const char*, const Input& view, Index, HeadSharing) { add(view); });
     add(outputs);
     return ahead;
-  }
-
-  /// `width` panels from panel p on.
-  template <Index width>
-  EIGEN_ALWAYS_INLINE void run_strip(const Segment& segment, const Block<Scalar>& block, Index sequence,
-                                     Index p, State& state, const Output& outputs,
-                                     const detail::Ahead& ahead) const noexcept {
-    const Index column = p * State::lanes;
-    const Scalar* skip = kernel().skip(segment.head);
-    Scalar* output = outputs.data(segment.row, segment.first, segment.head);
-    const Index stride =
-        segment.count > 1 ? outputs.data(segment.row, segment.first + 1, segment.head) - output : 0;
-    const detail::Panels<Scalar> panels{state.panel(sequence, segment.head, p), dims_.key(),
-                                        dims_.key() * State::lanes};
-    detail::scan_strip<law, width>(
-        panels, block, segment.count, column,
-        detail::Output<Scalar>{scale_, skip == nullptr ? nullptr : skip + column, output + column, stride,
-                               std::min(width * State::lanes, dims_.value() - column)},
-        ahead, p / detail::strip_width<Scalar>, strip_count(state.panels()));
-  }
-
-  static constexpr Index strip_count(Index panels) {
-    return (panels + detail::strip_width<Scalar> - 1) / detail::strip_width<Scalar>;
   }
 
   Sizes dims_;

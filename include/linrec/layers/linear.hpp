@@ -23,15 +23,6 @@ inline constexpr Index tile_rows = many_registers ? 4 : 3;
 inline constexpr Index tile_outputs = many_registers ? 6 : 4;
 inline constexpr Index single_row_outputs = 8;
 
-/// Calls f with the constants 0 to N - 1, so that what it indexes stays in registers.
-template <Index N, class F>
-EIGEN_ALWAYS_INLINE void repeat(F&& f) {
-  [&]<Index... n>(std::integer_sequence<Index, n...>) LINREC_INLINE_LAMBDA {
-    (f(std::integral_constant<Index, n>()), ...);
-  }
-  (std::make_integer_sequence<Index, N>());
-}
-
 /// y[r, o] = sum_i x[r, i] w[o, i] + bias[o] for R rows and O outputs.
 template <Index R, Index O, class Scalar>
 EIGEN_DONT_INLINE void linear_tile(const Scalar* x, Index x_stride, const Scalar* w, Index inputs,
