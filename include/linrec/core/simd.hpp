@@ -169,34 +169,52 @@ inline void scale_padded(Scalar* row, Index n, Scalar factor) {
                     [&](const Packet& x, Index) LINREC_INLINE_LAMBDA { return Eigen::internal::pmul(x, f); });
 }
 
+/// Whether a packet holds several floats, for which the exponential here takes a third of the instructions of
+/// Eigen's, which serves doubles.
+template <class Packet>
+inline constexpr bool several_floats = std::is_same_v<typename Eigen::internal::unpacket_traits<Packet>::type, float> &&
+                                       Eigen::internal::unpacket_traits<Packet>::size > 1;
+
+template <class Packet>
+EIGEN_ALWAYS_INLINE Packet constant(double value) {
+  return Eigen::internal::pset1<Packet>(
+      static_cast<typename Eigen::internal::unpacket_traits<Packet>::type>(value));
+}
+
+/// e^r for |r| <= log(2)/2. In single precision its Taylor polynomial of degree 7 (truncation 5e-9).
+template <class Packet>
+EIGEN_ALWAYS_INLINE Packet exp_near_zero(const Packet& r) {
+  using namespace Eigen::internal;
+  if constexpr (several_floats<Packet>) {
+    Packet y = pmadd(r, constant<Packet>(1.0 / 5040), constant<Packet>(1.0 / 720));
+    y = pmadd(y, r, constant<Packet>(1.0 / 120));
+    y = pmadd(y, r, constant<Packet>(1.0 / 24));
+    y = pmadd(y, r, constant<Packet>(1.0 / 6));
+    y = pmadd(y, r, constant<Packet>(0.5));
+    return pmadd(y, pmul(r, r), padd(r, constant<Packet>(1.0)));
+  } else {
+    return pexp(r);
+  }
+}
+
 /// e^x, with x limited to what gives normal numbers. NaN stays NaN.
 ///
-/// In single precision x = n log 2 + r with |r| <= log(2)/2, and e^r by its Taylor polynomial of degree 7
-/// (truncation 5e-9). Adding 1.5 2^23 + 127 to x / log 2 leaves n + 127, the exponent field of 2^n, in the
-/// low bits of the sum. About a third of the instructions of Eigen's exponential, which serves doubles.
+/// In single precision x = n log 2 + r with |r| <= log(2)/2. Adding 1.5 2^23 + 127 to x / log 2 leaves n + 127, the
+/// exponent field of 2^n, in the low bits of the sum.
 template <class Packet>
 EIGEN_ALWAYS_INLINE Packet exp_normal(Packet x) {
   using namespace Eigen::internal;
-  using Scalar = typename unpacket_traits<Packet>::type;
-  constexpr bool single_precision = std::is_same_v<Scalar, float> && unpacket_traits<Packet>::size > 1;
-  const auto c = [](double value) { return pset1<Packet>(static_cast<Scalar>(value)); };
-  if constexpr (single_precision) {
+  if constexpr (several_floats<Packet>) {
     using Integers = typename unpacket_traits<Packet>::integer_packet;
-    x = pmin(pmax(x, c(-87.3)), c(88.3));
-    const Packet magic = c(12582912.0 + 127.0);
-    Packet n = pmadd(x, c(1.4426950408889634), magic);
+    x = pmin(pmax(x, constant<Packet>(-87.3)), constant<Packet>(88.3));
+    const Packet magic = constant<Packet>(12582912.0 + 127.0);
+    Packet n = pmadd(x, constant<Packet>(1.4426950408889634), magic);
     const Packet two_to_n = preinterpret<Packet>(plogical_shift_left<23>(preinterpret<Integers>(n)));
     EIGEN_OPTIMIZATION_BARRIER(n)  // -ffast-math would cancel the sum
     n = psub(n, magic);
-    Packet r = pmadd(n, c(-0.693145751953125), x);  // log 2 in two parts, the first exact in n r
-    r = pmadd(n, c(-1.42860682030941723212e-6), r);
-    Packet y = pmadd(r, c(1.0 / 5040), c(1.0 / 720));
-    y = pmadd(y, r, c(1.0 / 120));
-    y = pmadd(y, r, c(1.0 / 24));
-    y = pmadd(y, r, c(1.0 / 6));
-    y = pmadd(y, r, c(0.5));
-    y = pmadd(y, pmul(r, r), padd(r, c(1.0)));
-    return pmul(y, two_to_n);
+    Packet r = pmadd(n, constant<Packet>(-0.693145751953125), x);  // log 2 in two parts, the first exact in n r
+    r = pmadd(n, constant<Packet>(-1.42860682030941723212e-6), r);
+    return pmul(exp_near_zero(r), two_to_n);
   } else {
     return pexp(x);
   }

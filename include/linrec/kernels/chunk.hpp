@@ -266,21 +266,20 @@ class ChunkStrip {
 
  public:
   EIGEN_ALWAYS_INLINE ChunkStrip(const Operands& chunk, const Panels<Scalar>& panels, Index column,
-                                 const Output<Scalar>& out)
+                                 const Output<Scalar>& out, Ahead& ahead)
       : chunk_(chunk),
         panels_(panels),
         column_(column),
         out_(out),
+        ahead_(ahead),
         values_(chunk.values),
         reads_(chunk.reads) {}
 
-  /// fetch(i) asks for what will be needed, a token at a time.
-  template <class Fetch>
-  EIGEN_ALWAYS_INLINE void run(const Fetch& fetch) {
+  EIGEN_ALWAYS_INLINE void run() {
     for (Index i = 0; i < chunk_.count(); ++i)
       (L::broadcast(chunk_[i].value_gain) * value(i)).store(values_ + i * line, L::size);
     if constexpr (corrected) substitute();
-    write_outputs(fetch);
+    write_outputs();
     update();
   }
 
@@ -299,6 +298,7 @@ class ChunkStrip {
     for_each_tile<rows>(chunk_.count(), [&](auto size, Index i) LINREC_INLINE_LAMBDA {
       const Index column = Operands::a_column + i;
       auto tile = Tile<Scalar, width, size>::zero();
+      ahead_.advance(chunk_.key());
       tile.add_product(chunk_.reading(column), state(), chunk_.key());
       if constexpr (per_head)
         tile.transform([&](auto r, const S& y) LINREC_INLINE_LAMBDA { return L::broadcast(chunk_.before(i + r)) * y; });
@@ -329,11 +329,10 @@ class ChunkStrip {
     });
   }
 
-  template <class Fetch>
-  EIGEN_ALWAYS_INLINE void write_outputs(const Fetch& fetch) {
+  EIGEN_ALWAYS_INLINE void write_outputs() {
     for_each_tile<rows>(chunk_.count(), [&](auto size, Index i) LINREC_INLINE_LAMBDA {
       auto tile = Tile<Scalar, width, size>::zero();
-      repeat<size>([&](auto r) LINREC_INLINE_LAMBDA { fetch(i + r); });
+      ahead_.advance(chunk_.key());
       tile.add_product(chunk_.reading(i), state(), chunk_.key());
       if constexpr (per_head)
         tile.transform(
@@ -370,6 +369,7 @@ class ChunkStrip {
       }
     for_each_tile<rows>(chunk_.key(), [&](auto size, Index c) LINREC_INLINE_LAMBDA {
       Scalar* first = panels_.first + c * L::size;
+      ahead_.advance(chunk_.count());
       auto tile = Tile<Scalar, width, size>::of([&](auto r) LINREC_INLINE_LAMBDA {
         const S s = S::load(first + r * L::size, panels_.stride);
         if constexpr (per_head)
@@ -389,6 +389,7 @@ class ChunkStrip {
   const Panels<Scalar> panels_;
   const Index column_;
   const Output<Scalar> out_;
+  Ahead& ahead_;
   Scalar *const values_, *const reads_;
 };
 
@@ -400,16 +401,19 @@ constexpr bool chunks_pay(Index tokens, Index key, Index value) {
 /// Runs `count` tokens of a block over all panels of a head, chunk by chunk.
 template <Law law, class Scalar>
 EIGEN_DONT_INLINE void run_chunks(Chunk<law, Scalar>& chunk, const Head<Scalar>& head, const Block<Scalar>& block,
-                                  Index count) noexcept {
+                                  Index count, Ahead& ahead) noexcept {
+  constexpr Index rows = micro_rows<Scalar, strip_width<Scalar>>;
+  constexpr Index sides = law.correction == Correction::none ? 1 : 2;
+  ahead.spread(head.strips() * head.key * (sides * ((count + rows - 1) / rows) + count / rows + 1));
   for (Index first = 0; first < count; first += chunk.tokens) {
     const Index n = std::min(chunk.tokens, count - first);
     if (!chunks_pay(n, head.key, head.value) || !chunk.prepare(block, first, n)) {
-      scan<law, Dynamic, Dynamic>(head, &block[0], first, n);
+      scan<law, Dynamic, Dynamic>(head, &block[0], first, n, ahead);
       continue;
     }
     head.for_each_strip([&](auto width, Index column) LINREC_INLINE_LAMBDA {
-      ChunkStrip<law, width, Scalar>(chunk, head.panels(column), column, head.output(first, column, width))
-          .run([&](Index i) LINREC_INLINE_LAMBDA { head.fetch(first + i, column); });
+      ChunkStrip<law, width, Scalar>(chunk, head.panels(column), column, head.output(first, column, width), ahead)
+          .run();
     });
   }
 }

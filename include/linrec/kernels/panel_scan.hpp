@@ -85,21 +85,26 @@ EIGEN_ALWAYS_INLINE Strip<Scalar, width> sweep(const Panels<Scalar>& panels, con
 }
 
 /// Rows of the caller's tensors that the next block will need. They are asked for little by little while this
-/// block runs: the rows of one head lie too far apart for the hardware to foresee them.
+/// block runs: the rows of one head lie too far apart for the hardware to foresee them, and asking for many at
+/// once would wait for memory.
 class Ahead {
  public:
-  void set_tokens(Index tokens) { tokens_ = tokens; }
+  explicit Ahead(Index tokens) : tokens_(tokens) {}
+
   /// One row a token, of `bytes` bytes, `stride` bytes apart.
   void add(const void* first, Index stride, Index bytes) {
     if (size_ < capacity) rows_[size_++] = {static_cast<const char*>(first), stride, bytes};
   }
-  /// Asks for the share of strip p of `strips` in the rows of token i.
-  EIGEN_ALWAYS_INLINE void fetch(Index i, Index p, Index strips) const {
-    if (i >= tokens_) return;
-    constexpr Index line = static_cast<Index>(cache_line);
-    for (Index r = 0; r < size_; ++r)
-      for (Index offset = p * line; offset < rows_[r].bytes; offset += strips * line)
-        prefetch_line(rows_[r].first + i * rows_[r].stride + offset);
+  /// Spreads the requests over so much work, of at least 1.
+  void spread(Index work) {
+    Index lines = 0;
+    for (Index r = 0; r < size_; ++r) lines += tokens_ * ((rows_[r].bytes + line - 1) / line);
+    rate_ = (lines * one + work - 1) / work;
+  }
+  /// Asks for the share of so much work.
+  EIGEN_ALWAYS_INLINE void advance(Index work) {
+    if (row_ == size_) return;
+    for (credit_ += work * rate_; credit_ >= one && row_ < size_; credit_ -= one) fetch();
   }
 
  private:
@@ -107,9 +112,22 @@ class Ahead {
     const char* first;
     Index stride, bytes;
   };
-  static constexpr Index capacity = 8;
+
+  EIGEN_ALWAYS_INLINE void fetch() {
+    const Rows& rows = rows_[row_];
+    prefetch_line(rows.first + token_ * rows.stride + offset_);
+    if ((offset_ += line) < rows.bytes) return;
+    offset_ = 0;
+    if (++token_ < tokens_) return;
+    token_ = 0;
+    ++row_;
+  }
+
+  static constexpr Index capacity = 8, line = static_cast<Index>(cache_line);
+  static constexpr Index one = 1024;  // credit for one request
   Rows rows_[static_cast<std::size_t>(capacity)];
-  Index size_ = 0, tokens_ = 0;
+  Index size_ = 0, tokens_, rate_ = 0, credit_ = 0;
+  Index row_ = 0, token_ = 0, offset_ = 0;  // of the next request
 };
 
 /// How the results of a strip reach the caller: o = scale S^T q + skip x.
@@ -122,13 +140,12 @@ struct Output {
   Index columns;       ///< of this strip
 };
 
-/// The state of one head, the outputs of a block of its tokens, and what to fetch meanwhile.
+/// The state of one head, and the outputs of a block of its tokens.
 template <class Scalar>
 struct Head {
   Scalar* state;
   Index key, value;
   Output<Scalar> out;
-  Ahead ahead;
 
   static constexpr Index lanes = Lanes<Scalar>::size;
 
@@ -141,9 +158,6 @@ struct Head {
   Output<Scalar> output(Index first, Index column, Index width) const {
     return {out.scale, out.skip == nullptr ? nullptr : out.skip + column, out.data + first * out.stride + column,
             out.stride, std::min(width * lanes, value - column)};
-  }
-  void fetch(Index token, Index column) const {
-    ahead.fetch(token, column / (strip_width<Scalar> * lanes), strips());
   }
   /// Calls f(width, column) for each strip, with `width` a constant: its panels.
   template <class F>
@@ -161,15 +175,14 @@ struct Head {
 /// Runs `count` tokens over a strip of panels.
 template <Law law, Index width, class Scalar>
 EIGEN_ALWAYS_INLINE void scan_strip(const Panels<Scalar>& panels, const Terms<Scalar>* terms, Index count,
-                                    Index column, const Output<Scalar>& out, const Head<Scalar>& head,
-                                    Index first) {
+                                    Index column, const Output<Scalar>& out, Ahead& ahead) {
   using L = Lanes<Scalar>;
   using S = Strip<Scalar, width>;
   constexpr bool corrected = law.correction != Correction::none;
   S r = S::zero();
   if constexpr (corrected) r = read<Scalar, width>(panels, terms[0].a);
   for (Index i = 0; i < count; ++i) {
-    head.fetch(first + i, column);
+    ahead.advance(1);
     const Terms<Scalar>& t = terms[i];
     const S x = S::load_columns(t.value + column, out.columns);
     S u = L::broadcast(t.value_gain) * x;
@@ -191,12 +204,13 @@ EIGEN_ALWAYS_INLINE void scan_strip(const Panels<Scalar>& panels, const Terms<Sc
 /// Not inlined: step and prefill then run the very same instructions, and agree in every bit. Sizes that are
 /// fixed are constants of the loops.
 template <Law law, int fixed_key, int fixed_value, class Scalar>
-EIGEN_DONT_INLINE void scan(Head<Scalar> head, const Terms<Scalar>* terms, Index first, Index count) noexcept {
+EIGEN_DONT_INLINE void scan(Head<Scalar> head, const Terms<Scalar>* terms, Index first, Index count,
+                            Ahead& ahead) noexcept {
   if constexpr (fixed_key != Dynamic) head.key = fixed_key;
   if constexpr (fixed_value != Dynamic) head.value = fixed_value;
   head.for_each_strip([&](auto width, Index column) LINREC_INLINE_LAMBDA {
     scan_strip<law, width>(head.panels(column), terms + first, count, column, head.output(first, column, width),
-                           head, first);
+                           ahead);
   });
 }
 

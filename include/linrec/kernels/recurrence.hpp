@@ -242,20 +242,18 @@ class Recurrence {
     const Index stride =
         segment.count > 1 ? outputs.data(segment.row, segment.first + 1, segment.head) - output : 0;
     const detail::Head<Scalar> head{state.panel(sequence, segment.head, 0), dims_.key(), dims_.value(),
-                                    {scale_, kernel().skip(segment.head), output, stride, dims_.value()},
-                                    rows_ahead(inputs, segment, outputs)};
-    if (chunk != nullptr)
-      detail::run_chunks(*chunk, head, block, segment.count);
-    else
-      detail::scan<law, Sizes::fixed_key, Sizes::fixed_value>(head, &block[0], 0, segment.count);
+                                    {scale_, kernel().skip(segment.head), output, stride, dims_.value()}};
+    detail::Ahead ahead = rows_ahead(inputs, segment, outputs);
+    if (chunk != nullptr) return detail::run_chunks(*chunk, head, block, segment.count, ahead);
+    ahead.spread(head.strips() * segment.count);
+    detail::scan<law, Sizes::fixed_key, Sizes::fixed_value>(head, &block[0], 0, segment.count, ahead);
   }
 
   /// What the head of the segment will touch in the block that follows.
   detail::Ahead rows_ahead(const Inputs& inputs, const Segment& segment,
                            const Output& outputs) const noexcept {
-    detail::Ahead ahead;
+    detail::Ahead ahead(segment.following);
     if (segment.following == 0) return ahead;
-    ahead.set_tokens(segment.following);
     constexpr Index bytes = static_cast<Index>(sizeof(Scalar));
     const auto add = [&](const Input& view) {
       const Scalar* next = at(view, segment, segment.count);

@@ -96,12 +96,16 @@ class RWKV7 : public Recurrence<RWKV7<Scalar, Spectrum, Taper, Sizes>, RWKV7Inpu
   void to_decays(Scalar* row, Index head, [[maybe_unused]] Scalar log_t) const noexcept {
     using namespace Eigen::internal;
     const Index key = this->dims().key(), start = head * padded<Scalar>(key);
-    const Packet factor = pset1<Packet>(static_cast<Scalar>(-std::exp(-0.5))), one = pset1<Packet>(Scalar(1));
+    // The log-decay is in [-e^-1/2, 0], whose middle is less than log(2)/2 from its ends.
+    const double low = -std::exp(-0.5), middle = low / 2;
+    const Packet lowest = constant<Packet>(low), one = constant<Packet>(1), to_zero = constant<Packet>(-middle),
+                 gain = constant<Packet>(std::exp(middle));
     [[maybe_unused]] const Packet minus_log_t = pset1<Packet>(-log_t);
     transform_packets(row, key, [&](const Packet& content, Index i) LINREC_INLINE_LAMBDA {
       Packet logit = padd(content, pload<Packet>(w0_.data() + start + i));
       if constexpr (tapered) logit = pmadd(pload<Packet>(exponents_.data() + start + i), minus_log_t, logit);
-      return exp_normal(pdiv(factor, padd(one, exp_normal(pnegate(logit)))));
+      const Packet log_decay = pdiv(lowest, padd(one, exp_normal(pnegate(logit))));
+      return pmul(gain, exp_near_zero(padd(log_decay, to_zero)));
     });
   }
 
