@@ -122,11 +122,25 @@ constexpr Index padded(Index n) {
   return (n + line - 1) / line * line;
 }
 
-/// Copies n numbers to a cache-aligned row and fills the rest of its last cache line with 0.
+/// The first n numbers of a packet, which may be none or all; the others are 0.
 template <class Scalar>
-inline void copy_padded(const Scalar* from, Index n, Scalar* row) {
-  for (Index i = 0; i < n; ++i) row[i] = from[i];
-  for (Index i = n; i < padded<Scalar>(n); ++i) row[i] = 0;
+inline typename Lanes<Scalar>::Packet load_part_packet(const Scalar* from, Index n) {
+  constexpr Index size = Lanes<Scalar>::packet_size;
+  Scalar numbers[static_cast<std::size_t>(size)] = {};
+  for (Index j = 0; j < std::min(n, size); ++j) numbers[j] = from[j];
+  return Eigen::internal::ploadu<typename Lanes<Scalar>::Packet>(numbers);
+}
+
+/// row = f(x, offset) for n numbers at any address, packet by packet, to a cache-aligned row that is filled up to
+/// whole cache lines with f(0).
+template <class Scalar, class F>
+EIGEN_ALWAYS_INLINE void map_padded(const Scalar* x, Index n, Scalar* row, F&& f) {
+  using namespace Eigen::internal;
+  using Packet = typename Lanes<Scalar>::Packet;
+  constexpr Index size = Lanes<Scalar>::packet_size;
+  Index i = 0;
+  for (; i + size <= n; i += size) pstore(row + i, f(ploadu<Packet>(x + i), i));
+  for (; i < padded<Scalar>(n); i += size) pstore(row + i, f(load_part_packet(x + i, n - i), i));
 }
 
 /// Replaces each cache line of the padded rows by f(line, offset); `line` is an Eigen array of fixed size.
@@ -139,16 +153,17 @@ EIGEN_ALWAYS_INLINE void transform_padded(Scalar* row, Index n, F&& f) {
   }
 }
 
-/// The sum of squares of a padded row, always in the same order.
+/// The sum of squares of n numbers at any address, always in the same order.
 template <class Scalar>
-inline Scalar squared_norm_padded(const Scalar* row, Index n) {
-  Lanes<Scalar> sum = Lanes<Scalar>::broadcast(0);
-  for (Index i = 0; i < n; i += Lanes<Scalar>::size) {
-    const Lanes<Scalar> x = Lanes<Scalar>::load(row + i);
-    sum = multiply_add(x, x, sum);
+inline Scalar squared_norm(const Scalar* x, Index n) {
+  using L = Lanes<Scalar>;
+  L sum = L::broadcast(0);
+  for (Index i = 0; i < n; i += L::size) {
+    const L line = i + L::size <= n ? L::load(x + i) : L::load_part(x + i, n - i);
+    sum = multiply_add(line, line, sum);
   }
   auto total = sum.packet[0];
-  for (Index j = 1; j < Lanes<Scalar>::packets; ++j) total = Eigen::internal::padd(total, sum.packet[j]);
+  for (Index j = 1; j < L::packets; ++j) total = Eigen::internal::padd(total, sum.packet[j]);
   return Eigen::internal::predux(total);
 }
 
@@ -220,15 +235,18 @@ EIGEN_ALWAYS_INLINE Packet exp_normal(Packet x) {
   }
 }
 
-/// row = e^row. Below the smallest normal number the result is exactly 0, so that a log-decay of -inf is a
-/// hard reset. NaN stays NaN.
+/// e^x; below the smallest normal number exactly 0, so that a log-decay of -inf is a hard reset. NaN stays NaN.
+template <class Packet>
+EIGEN_ALWAYS_INLINE Packet exp_or_zero(const Packet& x) {
+  using Scalar = typename Eigen::internal::unpacket_traits<Packet>::type;
+  const Packet lowest = Eigen::internal::pset1<Packet>(std::log(std::numeric_limits<Scalar>::min()));
+  return Eigen::internal::pandnot(exp_normal(x), Eigen::internal::pcmp_lt(x, lowest));
+}
+
+/// row = e^row, or zero
 template <class Scalar>
 inline void exp_padded(Scalar* row, Index n) {
-  using Packet = typename Lanes<Scalar>::Packet;
-  const Packet lowest = Eigen::internal::pset1<Packet>(std::log(std::numeric_limits<Scalar>::min()));
-  transform_packets(row, n, [&](const Packet& x, Index) LINREC_INLINE_LAMBDA {
-    return Eigen::internal::pandnot(exp_normal(x), Eigen::internal::pcmp_lt(x, lowest));
-  });
+  transform_packets(row, n, [](const auto& x, Index) LINREC_INLINE_LAMBDA { return exp_or_zero(x); });
 }
 
 }  // namespace linrec

@@ -1,14 +1,15 @@
 // The chunked form of the law: a few tokens at once, as small matrix products.
 //
-// Let S_0 be the state before the chunk, W_i the product of the decays of its tokens 1 to i, and y_i = S_{i-1}^T a_i.
-// Unrolled, the law of law.hpp says
+// Let S_0 be the state before the chunk, W_i the product of the decays of its tokens 1 to i, and b_i = c_i k_i or 0.
+// With u_i = v_i + c_i S_{i-1}^T a_i the law of law.hpp, unrolled, says
 //
-//   y_i = (W_{i-1} a_i)^T S_0 + sum_{j<i} (a_i W_{i-1}/W_j b_j) y_j + (a_i W_{i-1}/W_j k_j) v_j
-//   o_i = (W_i q_i)^T S_0     + sum_{j<=i} (q_i W_i/W_j b_j) y_j + (q_i W_i/W_j k_j) v_j
-//   S_C = W_C S_0             + sum_j (W_C/W_j b_j) y_j^T + (W_C/W_j k_j) v_j^T
+//   u_i = v_i + c_i (W_{i-1} a_i)^T S_0 + sum_{j<i} (c_i a_i^T W_{i-1}/W_j k_j) u_j
+//   o_i =           (W_i q_i)^T S_0     + sum_{j<=i} (q_i^T W_i/W_j k_j) u_j
+//   S_C =            W_C S_0            + sum_j (W_C/W_j k_j) u_j^T
 //
 // The numbers in brackets do not depend on the panel: they are computed once for a head. The first line is solved by
-// forward substitution. Along the key, b_j = c_j k_j, the two terms are one: u_j = v_j + c_j y_j takes the place of v_j.
+// forward substitution (arXiv 2406.06484, section 3, without its matrices W and U). A correction of rank one has no
+// such form that pays: it doubles the sums, and the panel scan is faster on all machines that were tried.
 //
 // Ratios of decays. Per head they are products of the decays between two tokens, never quotients or differences of
 // sums, so that hard resets and enormous decays are exact. Per channel they are factored as W_i times 1/W_j, which is
@@ -30,11 +31,10 @@ class Chunk {
   static constexpr bool per_head = law.decay == Decay::per_head;
   static constexpr bool per_channel = law.decay == Decay::per_channel;
   static constexpr bool corrected = law.correction != Correction::none;
-  static constexpr bool rank_one = law.correction == Correction::rank_one;
 
  public:
-  /// Tokens of a chunk. The work inside a chunk grows with it, and a correction of rank one has twice as much.
-  static constexpr Index tokens = rank_one ? block_tokens / 2 : block_tokens;
+  /// Tokens of a chunk. The work inside a chunk grows with it, and reading the state is paid by 16.
+  static constexpr Index tokens = block_tokens;
   /// Of the packed rows: a column a token for q, and behind them for a.
   static constexpr Index columns = corrected ? 2 * tokens : tokens;
   static constexpr Index a_column = tokens;
@@ -44,8 +44,7 @@ class Chunk {
   /// Numbers of memory, on a cache line.
   static Index memory_size(Index key) {
     const Index row = padded<Scalar>(key);
-    constexpr Index sums = rank_one ? 2 : 1;
-    return row * (columns + sums * tokens + 1) + (1 + sums) * tokens * columns + sums * tokens * widest;
+    return row * (columns + tokens + 1) + tokens * (2 * columns + widest);
   }
 
   Chunk(Scalar* memory, Index key) : key_(key), stride_(padded<Scalar>(key)) {
@@ -56,19 +55,13 @@ class Chunk {
     };
     packed_ = take(stride_ * columns);
     keys_ = take(stride_ * tokens);
-    if constexpr (rank_one) b_ = take(stride_ * tokens);
     decayed_ = take(stride_);
-    key_products_ = take(tokens * columns);
-    key_factors_ = take(tokens * columns);
+    products_ = take(tokens * columns);
+    factors_ = take(tokens * columns);
     values = take(tokens * widest);
-    if constexpr (rank_one) {
-      b_factors_ = take(tokens * columns);
-      reads = take(tokens * widest);
-    }
   }
 
-  /// For a strip: v or u, and y, [tokens, columns of the strip].
-  Scalar *values, *reads = nullptr;
+  Scalar* values;  ///< for a strip: v, then u, [tokens, columns of the strip]
 
   /// Computes what all panels share, for n tokens of a block from `first` on. Returns false, and has done nothing
   /// that matters, if the decays are too strong.
@@ -79,13 +72,11 @@ class Chunk {
       if (!accumulate_decays()) return false;
     if (!packed_already(block)) {
       pack();
-      multiply(keys_, key_products_);
-      if constexpr (rank_one) multiply(b_, b_factors_);
+      multiply();
     }
     if constexpr (per_head) {
       set_ratios();
-      decay_products(key_products_, key_factors_);
-      if constexpr (rank_one) decay_products(b_factors_, b_factors_);
+      decay_products();
     }
     return true;
   }
@@ -96,14 +87,12 @@ class Chunk {
 
   /// q or a of the tokens from one on, for reading the state.
   PackedLeft<Scalar> reading(Index column) const { return {packed_ + column, columns}; }
-  /// The numbers in brackets, with k_j and with b_j in the sums: row i at step j.
-  PackedLeft<Scalar> key_factors(Index column) const {
-    return {(per_head ? key_factors_ : key_products_) + column, columns};
+  /// The numbers in brackets of the sums, from a column on: row i at step j.
+  PackedLeft<Scalar> factors(Index column) const {
+    return {(per_head ? factors_ : products_) + column, columns};
   }
-  PackedLeft<Scalar> b_factors(Index column) const { return {b_factors_ + column, columns}; }
-  /// k_j and b_j for writing the state, from channel c on; per channel, divided by W_j.
+  /// k_j for writing the state, from channel c on; per channel, divided by W_j.
   PackedLeft<Scalar> keys(Index c) const { return {keys_ + c, stride_}; }
-  PackedLeft<Scalar> b(Index c) const { return {b_ + c, stride_}; }
 
   /// Per head: W_i, W_{i-1}, W_C / W_i.
   Scalar from_start(Index i) const { return from_start_[static_cast<std::size_t>(i + 1)]; }
@@ -125,7 +114,7 @@ class Chunk {
     return L::load(line);
   }
 
-  /// W_C; returns whether 1 / W_C is harmless. A NaN is not.
+  /// W_C; returns whether 1 / W_C is harmless.
   bool accumulate_decays() noexcept {
     L smallest = L::broadcast(1);
     for (Index c = 0; c < key_; c += L::size) {
@@ -151,7 +140,7 @@ class Chunk {
     return same && !block.owns(terms_[0].query) && !block.owns(terms_[0].key);
   }
 
-  /// Copies k and b, and transposes q and a.
+  /// Copies k, and transposes q and a.
   void pack() noexcept {
     alignas(cache_line) Scalar rows[static_cast<std::size_t>(columns * L::size)] = {};
     for (Index c = 0; c < key_; c += L::size) {
@@ -159,22 +148,17 @@ class Chunk {
       for (Index i = 0; i < n_; ++i) {
         const Terms<Scalar>& t = terms_[i];
         L q = line_of(t.query, c), k = line_of(t.key, c);
-        [[maybe_unused]] L a, b;
-        if constexpr (corrected) a = line_of(t.a, c);
-        if constexpr (law.correction == Correction::along_key) a = L::broadcast(t.b_gain) * a;
-        if constexpr (rank_one) b = line_of(t.b, c);
+        [[maybe_unused]] L a;
+        if constexpr (corrected) a = L::broadcast(t.b_gain) * line_of(t.a, c);
         if constexpr (per_channel) {
           if constexpr (corrected) a = a * decay;
           decay = line_of(t.decays, c, 1) * decay;
-          const L inverse = reciprocal(decay);
           q = q * decay;
-          k = k * inverse;
-          if constexpr (rank_one) b = b * inverse;
+          k = k * reciprocal(decay);
         }
         q.store(rows + i * L::size);
         if constexpr (corrected) a.store(rows + (a_column + i) * L::size);
         k.store(keys_ + i * stride_ + c);
-        if constexpr (rank_one) b.store(b_ + i * stride_ + c);
       }
       transpose(rows, packed_ + c * columns);
     }
@@ -196,15 +180,15 @@ class Chunk {
       }
   }
 
-  /// The products of n rows [K] with the packed columns, row by row.
-  void multiply(const Scalar* rows, Scalar* products) const noexcept {
+  /// The products of each k with each q and a, without decays per head.
+  void multiply() noexcept {
     for_each_tile<micro_rows<Scalar, 1>>(n_, [&](auto tile_size, Index j) LINREC_INLINE_LAMBDA {
       for (Index c = 0; c < columns; c += L::size) {
         auto tile = Tile<Scalar, 1, tile_size>::zero();
-        tile.add_product(Left<Scalar>{rows + j * stride_, 1, stride_}, Right<Scalar>{packed_ + c, columns, 0},
+        tile.add_product(Left<Scalar>{keys_ + j * stride_, 1, stride_}, Right<Scalar>{packed_ + c, columns, 0},
                          key_);
         repeat<tile_size>([&](auto r) LINREC_INLINE_LAMBDA {
-          tile.row[r].store(products + (j + r) * columns + c, 0);
+          tile.row[r].store(products_ + (j + r) * columns + c, 0);
         });
       }
     });
@@ -230,7 +214,7 @@ class Chunk {
 
   /// Multiplies the product of row j and column i by W_i / W_j, for a by W_{i-1} / W_j. Ratios of row j are those of
   /// row j + 1 times the decay between; where i comes before j they are 0, and nobody reads the factors.
-  void decay_products(const Scalar* products, Scalar* factors) const noexcept {
+  void decay_products() noexcept {
     constexpr Index lines = columns / L::size;
     L ratios[static_cast<std::size_t>(lines)];
     for (L& ratio : ratios) ratio = L::broadcast(0);
@@ -239,13 +223,13 @@ class Chunk {
       for (Index c = 0; c < lines; ++c) {
         const L unit = L::load(units[static_cast<std::size_t>(j)].data() + c * L::size);
         ratios[c] = multiply_add(decay, ratios[c], unit);
-        (ratios[c] * L::load(products + j * columns + c * L::size)).store(factors + j * columns + c * L::size);
+        (ratios[c] * L::load(products_ + j * columns + c * L::size)).store(factors_ + j * columns + c * L::size);
       }
     }
   }
 
   Index key_, stride_;
-  Scalar *packed_, *keys_, *b_ = nullptr, *decayed_, *key_products_, *key_factors_, *b_factors_ = nullptr;
+  Scalar *packed_, *keys_, *decayed_, *products_, *factors_;
   const Terms<Scalar>* terms_ = nullptr;
   Index n_ = 0, packed_n_ = 0;
   std::array<const Scalar*, static_cast<std::size_t>(tokens)> query_{}, packed_key_{};
@@ -261,7 +245,6 @@ class ChunkStrip {
   static constexpr Index rows = micro_rows<Scalar, width>, line = width * L::size;
   static constexpr bool per_head = law.decay == Decay::per_head;
   static constexpr bool corrected = law.correction != Correction::none;
-  static constexpr bool rank_one = law.correction == Correction::rank_one;
   using Operands = Chunk<law, Scalar>;
 
  public:
@@ -272,8 +255,7 @@ class ChunkStrip {
         column_(column),
         out_(out),
         ahead_(ahead),
-        values_(chunk.values),
-        reads_(chunk.reads) {}
+        values_(chunk.values) {}
 
   EIGEN_ALWAYS_INLINE void run() {
     for (Index i = 0; i < chunk_.count(); ++i)
@@ -285,47 +267,34 @@ class ChunkStrip {
 
  private:
   EIGEN_ALWAYS_INLINE S value(Index i) const { return S::load_columns(chunk_[i].value + column_, out_.columns); }
-  EIGEN_ALWAYS_INLINE static S row_of(const Scalar* rows_of, Index i) { return S::load(rows_of + i * line, L::size); }
+  EIGEN_ALWAYS_INLINE S row(Index i) const { return S::load(values_ + i * line, L::size); }
   EIGEN_ALWAYS_INLINE Right<Scalar> state() const { return {panels_.first, L::size, panels_.stride}; }
-  EIGEN_ALWAYS_INLINE static Right<Scalar> right(const Scalar* of) { return {of, line, L::size}; }
-  /// += factor x, for one row.
-  EIGEN_ALWAYS_INLINE static void add(S& row, Scalar factor, const S& x) {
-    row = multiply_add(L::broadcast(factor), x, row);
+  EIGEN_ALWAYS_INLINE Right<Scalar> values() const { return {values_, line, L::size}; }
+  /// sum += factor x
+  EIGEN_ALWAYS_INLINE static void add(S& sum, Scalar factor, const S& x) {
+    sum = multiply_add(L::broadcast(factor), x, sum);
   }
 
-  /// y_i, or along the key u_i in the place of v_i: forward substitution, by tiles and inside of them.
+  /// u_i in the place of v_i: forward substitution, by tiles and inside of them.
   EIGEN_ALWAYS_INLINE void substitute() {
     for_each_tile<rows>(chunk_.count(), [&](auto size, Index i) LINREC_INLINE_LAMBDA {
       const Index column = Operands::a_column + i;
       auto tile = Tile<Scalar, width, size>::zero();
       ahead_.advance(chunk_.key());
       tile.add_product(chunk_.reading(column), state(), chunk_.key());
-      if constexpr (per_head)
-        tile.transform([&](auto r, const S& y) LINREC_INLINE_LAMBDA { return L::broadcast(chunk_.before(i + r)) * y; });
-      const PackedLeft<Scalar> by_key = chunk_.key_factors(column);
-      tile.add_product(by_key, right(values_), i);
-      const Scalar* key_factor = by_key.data + i * Operands::columns;
-      if constexpr (rank_one) {
-        const PackedLeft<Scalar> by_b = chunk_.b_factors(column);
-        tile.add_product(by_b, right(reads_), i);
-        const Scalar* b_factor = by_b.data + i * Operands::columns;
-        repeat<size>([&](auto j) LINREC_INLINE_LAMBDA {
-          tile.row[j].store(reads_ + (i + j) * line, L::size);
-          const S v = row_of(values_, i + j);
-          repeat<size - j - 1>([&](auto d) LINREC_INLINE_LAMBDA {
-            add(tile.row[j + d + 1], b_factor[j * Operands::columns + j + d + 1], tile.row[j]);
-            add(tile.row[j + d + 1], key_factor[j * Operands::columns + j + d + 1], v);
-          });
+      tile.transform([&](auto r, S u) LINREC_INLINE_LAMBDA {
+        if constexpr (per_head) u = L::broadcast(chunk_.before(i + r)) * u;
+        return row(i + r) + u;
+      });
+      const PackedLeft<Scalar> factors = chunk_.factors(column);
+      tile.add_product(factors, values(), i);
+      const Scalar* own = factors.data + i * Operands::columns;
+      repeat<size>([&](auto j) LINREC_INLINE_LAMBDA {
+        tile.row[j].store(values_ + (i + j) * line, L::size);
+        repeat<size - j - 1>([&](auto d) LINREC_INLINE_LAMBDA {
+          add(tile.row[j + d + 1], own[j * Operands::columns + j + d + 1], tile.row[j]);
         });
-      } else {
-        tile.transform([&](auto r, const S& y) LINREC_INLINE_LAMBDA { return row_of(values_, i + r) + y; });
-        repeat<size>([&](auto j) LINREC_INLINE_LAMBDA {
-          tile.row[j].store(values_ + (i + j) * line, L::size);
-          repeat<size - j - 1>([&](auto d) LINREC_INLINE_LAMBDA {
-            add(tile.row[j + d + 1], key_factor[j * Operands::columns + j + d + 1], tile.row[j]);
-          });
-        });
-      }
+      });
     });
   }
 
@@ -337,8 +306,15 @@ class ChunkStrip {
       if constexpr (per_head)
         tile.transform(
             [&](auto r, const S& o) LINREC_INLINE_LAMBDA { return L::broadcast(chunk_.from_start(i + r)) * o; });
-      add_tokens(tile, chunk_.key_factors(i), values_, i);
-      if constexpr (rank_one) add_tokens(tile, chunk_.b_factors(i), reads_, i);
+      const PackedLeft<Scalar> factors = chunk_.factors(i);
+      tile.add_product(factors, values(), i);
+      const Scalar* own = factors.data + i * Operands::columns;
+      repeat<size>([&](auto j) LINREC_INLINE_LAMBDA {
+        const S u = row(i + j);
+        repeat<size - j>([&](auto d) LINREC_INLINE_LAMBDA {
+          add(tile.row[j + d], own[j * Operands::columns + j + d], u);
+        });
+      });
       repeat<size>([&](auto r) LINREC_INLINE_LAMBDA {
         S o = L::broadcast(out_.scale) * tile.row[r];
         if (out_.skip != nullptr) o = multiply_add(S::load(out_.skip, L::size), value(i + r), o);
@@ -346,27 +322,10 @@ class ChunkStrip {
       });
     });
   }
-  /// += the sum over all tokens up to each row's own.
-  template <Index size>
-  EIGEN_ALWAYS_INLINE void add_tokens(Tile<Scalar, width, size>& tile, const PackedLeft<Scalar>& factors,
-                                      const Scalar* of, Index i) {
-    tile.add_product(factors, right(of), i);
-    const Scalar* factor = factors.data + i * Operands::columns;
-    repeat<size>([&](auto j) LINREC_INLINE_LAMBDA {
-      const S x = row_of(of, i + j);
-      repeat<size - j>([&](auto d) LINREC_INLINE_LAMBDA {
-        add(tile.row[j + d], factor[j * Operands::columns + j + d], x);
-      });
-    });
-  }
-
   EIGEN_ALWAYS_INLINE void update() {
     if constexpr (per_head)
-      for (Index i = 0; i < chunk_.count(); ++i) {
-        const L decay = L::broadcast(chunk_.to_end(i));
-        (decay * row_of(values_, i)).store(values_ + i * line, L::size);
-        if constexpr (rank_one) (decay * row_of(reads_, i)).store(reads_ + i * line, L::size);
-      }
+      for (Index i = 0; i < chunk_.count(); ++i)
+        (L::broadcast(chunk_.to_end(i)) * row(i)).store(values_ + i * line, L::size);
     for_each_tile<rows>(chunk_.key(), [&](auto size, Index c) LINREC_INLINE_LAMBDA {
       Scalar* first = panels_.first + c * L::size;
       ahead_.advance(chunk_.count());
@@ -377,8 +336,7 @@ class ChunkStrip {
         else
           return s;
       });
-      tile.add_product(chunk_.keys(c), right(values_), chunk_.count());
-      if constexpr (rank_one) tile.add_product(chunk_.b(c), right(reads_), chunk_.count());
+      tile.add_product(chunk_.keys(c), values(), chunk_.count());
       if constexpr (law.decay == Decay::per_channel)
         tile.transform([&](auto r, const S& s) LINREC_INLINE_LAMBDA { return L::broadcast(chunk_.whole(c + r)) * s; });
       repeat<size>([&](auto r) LINREC_INLINE_LAMBDA { tile.row[r].store(first + r * L::size, panels_.stride); });
@@ -390,10 +348,13 @@ class ChunkStrip {
   const Index column_;
   const Output<Scalar> out_;
   Ahead& ahead_;
-  Scalar *const values_, *const reads_;
+  Scalar* const values_;
 };
 
-/// Whether chunks pay for `tokens` tokens of a head of this size; else the panel scan is as fast.
+/// Whether there are chunks for this law.
+constexpr bool has_chunks(Law law) { return law.correction != Correction::rank_one; }
+
+/// Whether they pay for `tokens` tokens of a head of this size; else the panel scan is as fast.
 constexpr bool chunks_pay(Index tokens, Index key, Index value) {
   return tokens >= 4 && key >= block_tokens && value >= block_tokens;
 }

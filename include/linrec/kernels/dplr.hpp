@@ -43,9 +43,9 @@ class DPLR : public Recurrence<DPLR<Scalar, Sizes>, DPLRInputs<Scalar>, Scalar, 
       this->set_qkv(block, in, s, i);
       block[i].a = block.near(i, Row::a, this->at(in.a, s, i));
       block[i].b = block.near(i, Row::b, this->at(in.b, s, i));
-      Scalar* decays = block.copy(i, Row::decays, this->at(in.log_w, s, i));
-      exp_padded(decays, block.key());
-      block[i].decays = decays;
+      block[i].decays =
+          block.map(i, Row::decays, this->at(in.log_w, s, i),
+                    [](const auto& log_w, Index) LINREC_INLINE_LAMBDA { return exp_or_zero(log_w); });
     }
   }
 };

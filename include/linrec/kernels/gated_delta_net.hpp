@@ -75,8 +75,8 @@ class GatedDeltaNet
     for (Index i = 0; i < s.count; ++i) {
       Terms<Scalar>& t = block[i];
       if (qk_l2norm_) {
-        t.query = normalised(block.copy(i, Row::query, this->at(in.q, s, i)), block.key());
-        t.key = normalised(block.copy(i, Row::key, this->at(in.k, s, i)), block.key());
+        t.query = normalised(block, i, Row::query, this->at(in.q, s, i));
+        t.key = normalised(block, i, Row::key, this->at(in.k, s, i));
         t.value = this->at(in.v, s, i);
       } else {
         this->set_qkv(block, in, s, i);
@@ -88,9 +88,8 @@ class GatedDeltaNet
     }
   }
 
-  const Scalar* normalised(Scalar* row, Index n) const {
-    scale_padded(row, n, 1 / std::sqrt(squared_norm_padded(row, n) + l2norm_eps_));
-    return row;
+  const Scalar* normalised(Block<Scalar>& block, Index i, Row r, const Scalar* x) const {
+    return block.scaled(i, r, x, 1 / std::sqrt(squared_norm(x, block.key()) + l2norm_eps_));
   }
 
   HeadDecay<Taper> decay_;

@@ -48,20 +48,19 @@ class GLA : public Recurrence<GLA<Scalar, Spectrum, Taper, Sizes>, GLAInputs<Sca
   }
 
   void prepare(const typename Base::Inputs& in, const Segment& s, Block<Scalar>& block) const noexcept {
+    using namespace Eigen::internal;
+    using Packet = typename Lanes<Scalar>::Packet;
     constexpr double highest = static_cast<double>(std::numeric_limits<Scalar>::max());
     PerToken rates;
     decay_.fill(s, rates);
     for (Index i = 0; i < s.count; ++i) {
       this->set_qkv(block, in, s, i);
-      Scalar* decays = block.copy(i, Row::decays, this->at(in.gk, s, i));
-      const Scalar rate = static_cast<Scalar>(std::min(rates[i], highest));
+      const Packet rate = pset1<Packet>(static_cast<Scalar>(std::min(rates[i], highest)));
       // A rate of 0 holds against a hard reset too: 0 times -inf must not be NaN.
-      if (rate == 0)
-        std::fill_n(decays, padded<Scalar>(block.key()), Scalar(0));
-      else
-        scale_padded(decays, block.key(), rate);
-      exp_padded(decays, block.key());
-      block[i].decays = decays;
+      const Packet held = pcmp_eq(rate, pset1<Packet>(Scalar(0)));
+      block[i].decays = block.map(i, Row::decays, this->at(in.gk, s, i), [&](const Packet& g, Index) LINREC_INLINE_LAMBDA {
+        return exp_or_zero(pandnot(pmul(g, rate), held));
+      });
     }
   }
 

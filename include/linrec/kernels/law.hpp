@@ -104,11 +104,24 @@ class Block {
   const Terms<Scalar>& operator[](Index i) const { return terms_[i]; }
 
   Index key() const { return key_; }
-  /// A copy of x [K] in a scratch row of token i: cache-aligned, padded to whole cache lines.
-  Scalar* copy(Index i, Row r, const Scalar* x) {
+  /// f(x, offset) of x [K], packet by packet, in a scratch row of token i: cache-aligned, and padded to whole cache
+  /// lines with f(0).
+  template <class F>
+  Scalar* map(Index i, Row r, const Scalar* x, F&& f) {
     Scalar* row = scratch_ + (i * scratch_rows + static_cast<Index>(r)) * stride_;
-    copy_padded(x, key_, row);
+    map_padded(x, key_, row, f);
     return row;
+  }
+  /// A copy of x, likewise.
+  Scalar* copy(Index i, Row r, const Scalar* x) {
+    return map(i, r, x, [](const auto& packet, Index) LINREC_INLINE_LAMBDA { return packet; });
+  }
+  /// x times a factor, likewise.
+  Scalar* scaled(Index i, Row r, const Scalar* x, Scalar factor) {
+    using Packet = typename Lanes<Scalar>::Packet;
+    const Packet f = Eigen::internal::pset1<Packet>(factor);
+    return map(i, r, x,
+               [&](const Packet& packet, Index) LINREC_INLINE_LAMBDA { return Eigen::internal::pmul(packet, f); });
   }
   /// x [K] where the panels read it fast. Rows of a tensor are often a power of two apart and evict each
   /// other from the cache, so the panel scan has them copied. A single token is read where it lies, and chunks

@@ -107,7 +107,8 @@ class Recurrence {
 
   /// Numbers of scratch memory that `run` needs, on a cache line.
   Index scratch_size() const {
-    return Block<Scalar>::scratch_size(block_tokens, dims_.key()) + detail::Chunk<law, Scalar>::memory_size(dims_.key());
+    return Block<Scalar>::scratch_size(block_tokens, dims_.key()) +
+           (detail::has_chunks(law) ? detail::Chunk<law, Scalar>::memory_size(dims_.key()) : 0);
   }
   /// As prefill, for callers whose tensors fit by construction, such as layers: checks nothing and allocates
   /// nothing. Decays that prefill would refuse follow the rules of IEEE arithmetic.
@@ -223,14 +224,16 @@ class Recurrence {
     [[maybe_unused]] PerToken log_t;
     if constexpr (Kernel::tapered) log_positions(segment.position, segment.count, log_t);
     segment.log_t = log_t.at;
-    if (mode == PrefillMode::fast && detail::chunks_pay(segment.count, dims_.key(), dims_.value())) {
-      Chunk chunk(scratch + Block<Scalar>::scratch_size(block_tokens, dims_.key()), dims_.key());
+    const auto run_all = [&](Chunk* chunk) {
       for (segment.head = begin; segment.head < end; ++segment.head)
-        run_block(inputs, segment, sequence, state, outputs, scratch, &chunk);
-    } else {
-      for (segment.head = begin; segment.head < end; ++segment.head)
-        run_block(inputs, segment, sequence, state, outputs, scratch, nullptr);
-    }
+        run_block(inputs, segment, sequence, state, outputs, scratch, chunk);
+    };
+    if constexpr (detail::has_chunks(law))
+      if (mode == PrefillMode::fast && detail::chunks_pay(segment.count, dims_.key(), dims_.value())) {
+        Chunk chunk(scratch + Block<Scalar>::scratch_size(block_tokens, dims_.key()), dims_.key());
+        return run_all(&chunk);
+      }
+    run_all(nullptr);
   }
 
   /// One head. Not inlined: step and prefill then run the very same instructions, and agree in every bit.
@@ -244,7 +247,8 @@ class Recurrence {
     const detail::Head<Scalar> head{state.panel(sequence, segment.head, 0), dims_.key(), dims_.value(),
                                     {scale_, kernel().skip(segment.head), output, stride, dims_.value()}};
     detail::Ahead ahead = rows_ahead(inputs, segment, outputs);
-    if (chunk != nullptr) return detail::run_chunks(*chunk, head, block, segment.count, ahead);
+    if constexpr (detail::has_chunks(law))
+      if (chunk != nullptr) return detail::run_chunks(*chunk, head, block, segment.count, ahead);
     ahead.spread(head.strips() * segment.count);
     detail::scan<law, Sizes::fixed_key, Sizes::fixed_value>(head, &block[0], 0, segment.count, ahead);
   }

@@ -77,52 +77,45 @@ class RWKV7 : public Recurrence<RWKV7<Scalar, Spectrum, Taper, Sizes>, RWKV7Inpu
   }
 
   void prepare(const typename Base::Inputs& in, const Segment& s, Block<Scalar>& block) const noexcept {
+    Scalar norms[static_cast<std::size_t>(block_tokens)];  // before they are needed: a norm takes its time
     for (Index i = 0; i < s.count; ++i) {
+      norms[i] = std::sqrt(squared_norm(this->at(in.kk, s, i), block.key()) + kk_eps_);
       Terms<Scalar>& t = block[i];
       t.query = block.near(i, Row::query, this->at(in.r, s, i));
       t.key = block.near(i, Row::key, this->at(in.k, s, i));
       t.value = this->at(in.v, s, i);
-      Scalar* decays = block.copy(i, Row::decays, this->at(in.w_logit, s, i));
+      const Scalar* logits = this->at(in.w_logit, s, i);
       if constexpr (tapered)
-        to_decays(decays, s.head, static_cast<Scalar>(s.log_t[i]));
+        t.decays = decays(block, i, logits, s.head, static_cast<Scalar>(s.log_t[i]));
       else
-        to_decays(decays, s.head, Scalar(0));
-      t.decays = decays;
-      set_correction(in, s, i, block);
+        t.decays = decays(block, i, logits, s.head, Scalar(0));
+    }
+    for (Index i = 0; i < s.count; ++i) {
+      const Scalar* a = block.scaled(i, Row::a, this->at(in.kk, s, i), -1 / std::max(norms[i], smallest_norm));
+      block[i].a = a;
+      block[i].b = block.map(i, Row::b, this->at(in.iclr, s, i), [&](const Packet& iclr, Index j) LINREC_INLINE_LAMBDA {
+        using namespace Eigen::internal;
+        return pnegate(pmul(iclr, pload<Packet>(a + j)));
+      });
     }
   }
 
-  /// logits [K] to decays, in place.
-  void to_decays(Scalar* row, Index head, [[maybe_unused]] Scalar log_t) const noexcept {
+  /// The decays [K] of a token, from their logits.
+  const Scalar* decays(Block<Scalar>& block, Index i, const Scalar* logits, Index head,
+                       [[maybe_unused]] Scalar log_t) const noexcept {
     using namespace Eigen::internal;
-    const Index key = this->dims().key(), start = head * padded<Scalar>(key);
+    const Index start = head * padded<Scalar>(block.key());
     // The log-decay is in [-e^-1/2, 0], whose middle is less than log(2)/2 from its ends.
     const double low = -std::exp(-0.5), middle = low / 2;
     const Packet lowest = constant<Packet>(low), one = constant<Packet>(1), to_zero = constant<Packet>(-middle),
                  gain = constant<Packet>(std::exp(middle));
     [[maybe_unused]] const Packet minus_log_t = pset1<Packet>(-log_t);
-    transform_packets(row, key, [&](const Packet& content, Index i) LINREC_INLINE_LAMBDA {
-      Packet logit = padd(content, pload<Packet>(w0_.data() + start + i));
-      if constexpr (tapered) logit = pmadd(pload<Packet>(exponents_.data() + start + i), minus_log_t, logit);
+    return block.map(i, Row::decays, logits, [&](const Packet& content, Index j) LINREC_INLINE_LAMBDA {
+      Packet logit = padd(content, pload<Packet>(w0_.data() + start + j));
+      if constexpr (tapered) logit = pmadd(pload<Packet>(exponents_.data() + start + j), minus_log_t, logit);
       const Packet log_decay = pdiv(lowest, padd(one, exp_normal(pnegate(logit))));
       return pmul(gain, exp_near_zero(padd(log_decay, to_zero)));
     });
-  }
-
-  void set_correction(const typename Base::Inputs& in, const Segment& s, Index i,
-                      Block<Scalar>& block) const noexcept {
-    using namespace Eigen::internal;
-    const Index key = block.key();
-    Scalar* a = block.copy(i, Row::a, this->at(in.kk, s, i));
-    Scalar* b = block.copy(i, Row::b, this->at(in.iclr, s, i));
-    const Scalar norm =
-        std::max(std::sqrt(squared_norm_padded(a, key) + kk_eps_), static_cast<Scalar>(1e-12));
-    scale_padded(a, key, -1 / norm);
-    transform_packets(b, key, [&](const Packet& iclr, Index j) LINREC_INLINE_LAMBDA {
-      return pnegate(pmul(iclr, pload<Packet>(a + j)));
-    });
-    block[i].a = a;
-    block[i].b = b;
   }
 
   /// [H K] to one padded row a head.
@@ -133,6 +126,8 @@ class RWKV7 : public Recurrence<RWKV7<Scalar, Spectrum, Taper, Sizes>, RWKV7Inpu
       for (Index i = 0; i < key; ++i)
         rows[static_cast<std::size_t>(h * stride + i)] = static_cast<Scalar>(channels[h * key + i]);
   }
+
+  static constexpr Scalar smallest_norm = static_cast<Scalar>(1e-12);
 
   Scalar kk_eps_;
   AlignedVector<Scalar> w0_, exponents_;

@@ -52,15 +52,6 @@ class Arena {
   Index used_ = 0;
 };
 
-/// The first n numbers of a packet; the others are 0.
-template <class Scalar>
-inline typename Lanes<Scalar>::Packet load_part_packet(const Scalar* from, Index n) {
-  constexpr Index size = Lanes<Scalar>::packet_size;
-  Scalar numbers[static_cast<std::size_t>(size)] = {};
-  for (Index j = 0; j < std::min(n, size); ++j) numbers[j] = from[j];
-  return Eigen::internal::ploadu<typename Lanes<Scalar>::Packet>(numbers);
-}
-
 /// y[i] = f(x[i]...) for n numbers at any address, packet by packet; the last packet is filled up with 0.
 /// y may be one of the x.
 template <class Scalar, class F, class... Inputs>

@@ -103,6 +103,6 @@ EIGEN_DONT_INLINE void add_outer(double* a, Index n, Index width, const double* 
 }
 
 /// The length of a padded row.
-inline double length(const double* x, Index n) noexcept { return std::sqrt(squared_norm_padded(x, n)); }
+inline double length(const double* x, Index n) noexcept { return std::sqrt(squared_norm(x, n)); }
 
 }  // namespace linrec::detail
