@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "linrec/core/workspace.hpp"
+#include "linrec/core/prefill_options.hpp"
 #include "linrec/kernels/gated_delta_net.hpp"
 #include "linrec/kernels/mamba2.hpp"
 #include "tests/kernels/batch.hpp"
@@ -101,6 +101,7 @@ struct Run {
   SequenceLayout layout = {};
   Workspace* workspace = nullptr;
   Index threads = 0;  ///< 0: the serial executor
+  PrefillMode mode = PrefillMode::fast;
 };
 
 class AnyKernel {

@@ -86,7 +86,7 @@ class TypedKernel final : public AnyKernel {
   void prefill(const Inputs& inputs, AnyState& state, Tensor& outputs, const Run& run) const override {
     auto copies = copies_of(inputs);
     CopyBack<Scalar> out(outputs);
-    const PrefillOptions options{run.layout, run.workspace};
+    const PrefillOptions options{run.layout, run.workspace, run.mode};
     kernel_.prefill(views_of(copies), typed(state), out.view(), options, ThreadExecutor{run.threads});
   }
   void step(const Inputs& inputs, AnyState& state, Tensor& outputs) const override {
