@@ -318,6 +318,7 @@ void run(benchmark::State& run, Library library, Index tokens, Index states) {
     benchmark::ClobberMemory();
   }
   count(run, both.kernel(), Peer::flops, tokens * states, states);
+  run.counters["difference"] = difference;
 }
 
 template <class Peer>
