@@ -4,6 +4,7 @@
 
 #include <benchmark/benchmark.h>
 
+#include <cstdint>
 #include <deque>
 #include <random>
 #include <string>
@@ -19,15 +20,16 @@ template <class Scalar>
 class Tensors {
  public:
   TokenView<const Scalar> uniform(Index tokens, Index heads, Index dim, double low, double high) {
-    std::uniform_real_distribution<double> number(low, high);
     AlignedVector<Scalar>& x = storage_.emplace_back(static_cast<std::size_t>(tokens * heads * dim));
-    for (Scalar& value : x) value = static_cast<Scalar>(number(bits_));
+    for (Scalar& value : x)
+      value = static_cast<Scalar>(low + (high - low) * 0x1p-53 * static_cast<double>(bits_() >> 11));
     return {x.data(), 1, tokens, heads, dim};
   }
 
  private:
   std::deque<AlignedVector<Scalar>> storage_;  // never moves what it holds
-  std::mt19937_64 bits_{1};
+  // Quick, since inputs are made anew for each run of a benchmark. Only high bits are used.
+  std::linear_congruential_engine<std::uint64_t, 6364136223846793005, 1442695040888963407, 0> bits_{1};
 };
 
 /// A kernel at one size, and how to make inputs for it.

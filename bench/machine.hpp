@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
 #include <utility>
 
 #include "linrec/core/simd.hpp"
@@ -51,22 +50,21 @@ double peak_gflops() {
   return peak;
 }
 
-/// How many bytes a second x = c x reads and writes back in a buffer of about `bytes`: best of 9 runs. Lines far
-/// ahead are asked for, since the processor's own prefetching stops at each page.
+/// How many bytes a second x = c x reads and writes back in a buffer of about `bytes`: best of 5 runs, measured
+/// anew at each call, since neighbours on the machine change it. Lines far ahead are asked for: the processor's
+/// own prefetching stops at each page.
 template <class Scalar>
 double stream_bytes_per_second(double bytes) {
-  static std::map<double, double> known;
-  const auto found = known.find(bytes);
-  if (found != known.end()) return found->second;
   using L = Lanes<Scalar>;
   constexpr Index block = 4 * L::size, ahead = 64 * L::size;
   const Index n = (static_cast<Index>(bytes / sizeof(Scalar)) + block - 1) / block * block;
-  AlignedVector<Scalar> x(static_cast<std::size_t>(n), Scalar(1));
+  static AlignedVector<Scalar> x;  // kept, as its pages are
+  x.assign(static_cast<std::size_t>(n), Scalar(1));
   const L factor = L::broadcast(static_cast<Scalar>(0.9999999));
-  const Index sweeps = std::max<Index>(2, static_cast<Index>(6e7 / bytes));
+  const Index sweeps = std::max<Index>(1, static_cast<Index>(1e7 / bytes));
   const double bytes_of_a_run = static_cast<double>(sweeps * n) * sizeof(Scalar);
   double best = 0;
-  for (int run = 0; run < 9; ++run) {
+  for (int run = 0; run < 5; ++run) {
     const double start = now();
     for (Index s = 0; s < sweeps; ++s) {
       for (Index i = 0; i < n; i += block)
@@ -78,7 +76,7 @@ double stream_bytes_per_second(double bytes) {
     }
     best = std::max(best, bytes_of_a_run / (now() - start));
   }
-  return known[bytes] = best;
+  return best;
 }
 
 }  // namespace linrec::bench

@@ -211,26 +211,36 @@ def variant_table(builds):
     return table(header, rows)
 
 
+def kernel_and_case(name):
+    return (name.split("/") + [""])[:2]
+
+
 def peers_of(builds):
-    """All (library, rest of the name) that have a linrec of the same name."""
-    pairs = []
+    """All (library, rest of the name) that are not linrec's, in the order of the other tables."""
+    pairs = set()
     for build in builds:
         for name in build.samples:
             peer, _, rest = name.partition("/")
             library, _, rest = rest.partition("/")
-            if peer == "Peer" and library != "linrec" and (library, rest) not in pairs:
-                pairs.append((library, rest))
-    return pairs
+            if peer == "Peer" and library != "linrec":
+                pairs.add((library, rest))
+    places = {name: i for i, name in enumerate(["prefill", "step", "decode24", *KERNELS])}
+
+    def order(pair):
+        kernel, what = kernel_and_case(pair[1])
+        return places.get(what, len(places)), places.get(kernel, len(places)), pair
+
+    return sorted(pairs, key=order)
 
 
 def peer_table(builds):
-    header = ["against", "what"]
+    header = ["what", "against"]
     for build in builds:
         header += [f"{build.label}: its us a token", "ours", "ratio"]
     rows = []
     for library, rest in peers_of(builds):
-        kernel, what = rest.split("/")[:2]
-        row = [library.replace("_", " "), f"{KERNELS.get(kernel, kernel)}, {what}"]
+        kernel, what = kernel_and_case(rest)
+        row = [f"{KERNELS.get(kernel, kernel)}, {what}", library.replace("_", " ")]
         for build in builds:
             theirs, ours = build.median(f"Peer/{library}/{rest}"), build.median(f"Peer/linrec/{rest}")
             row += [microseconds(theirs), microseconds(ours), two_places(ratio(theirs, ours))]

@@ -62,7 +62,7 @@ class BenchReport(unittest.TestCase):
                      "| Mamba-2 | AVX2 | 40.0 | 20.0 | 2.00 |",    # against length; T = 1, 128 were not measured
                      "| Mamba-2 | AVX2 | 10.0 | 0.50 |",           # decode
                      "| Mamba-2 | AVX2 | 1.10 |",                  # taper
-                     "| ggml | Mamba-2, step | 30.0 | 12.5 | 2.40 |"):
+                     "| Mamba-2, step | ggml | 30.0 | 12.5 | 2.40 |"):
             self.assertIn(line + "\n", done.stdout)
         self.assertNotIn("RetNet", done.stdout)
 
