@@ -236,7 +236,7 @@ def peers_of(builds):
 def peer_table(builds):
     header = ["what", "against"]
     for build in builds:
-        header += [f"{build.label}: its us a token", "ours", "ratio"]
+        header += [f"{build.label}: us a token", "linrec's", "ratio"]
     rows = []
     for library, rest in peers_of(builds):
         kernel, what = kernel_and_case(rest)
