@@ -4,9 +4,11 @@
 
 #include <benchmark/benchmark.h>
 
+#include <cstdint>
 #include <deque>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "linrec/linrec.hpp"
 #include "machine.hpp"
@@ -18,15 +20,16 @@ template <class Scalar>
 class Tensors {
  public:
   TokenView<const Scalar> uniform(Index tokens, Index heads, Index dim, double low, double high) {
-    std::uniform_real_distribution<double> number(low, high);
     AlignedVector<Scalar>& x = storage_.emplace_back(static_cast<std::size_t>(tokens * heads * dim));
-    for (Scalar& value : x) value = static_cast<Scalar>(number(bits_));
+    for (Scalar& value : x)
+      value = static_cast<Scalar>(low + (high - low) * 0x1p-53 * static_cast<double>(bits_() >> 11));
     return {x.data(), 1, tokens, heads, dim};
   }
 
  private:
   std::deque<AlignedVector<Scalar>> storage_;  // never moves what it holds
-  std::mt19937_64 bits_{1};
+  // Quick, since inputs are made anew for each run of a benchmark. Only high bits are used.
+  std::linear_congruential_engine<std::uint64_t, 6364136223846793005, 1442695040888963407, 0> bits_{1};
 };
 
 /// A kernel at one size, and how to make inputs for it.
@@ -42,19 +45,34 @@ double numbers(const Kernel& kernel) {
   return static_cast<double>(kernel.dims().heads() * kernel.dims().key() * kernel.dims().value());
 }
 
-/// useful_gflops; of_peak, the fraction of the FMA peak; of_stream, the fraction of a pure read-modify-write
-/// stream over as much memory as the state (above 1 where the state stays in a cache between tokens).
+/// Bytes of one state, whatever it is stored in.
 template <class Kernel>
-void count(benchmark::State& run, const Kernel& kernel, double flops_per_state_number, Index tokens) {
+double state_bytes(const Kernel& kernel) {
+  return numbers(kernel) * sizeof(typename Kernel::State::Scalar);
+}
+
+/// One step on each of so many states in turn is a decode: a model's layers, whose states leave the near
+/// caches between two tokens.
+constexpr Index decode_layers = 24;
+
+/// us_per_token; useful_gflops; of_peak, the fraction of the FMA peak; of_stream, the fraction of a pure
+/// read-modify-write stream over as much memory as all states (above 1 where they stay in a cache between
+/// tokens).
+/// @param tokens of an iteration, over all states
+template <class Kernel>
+void count(benchmark::State& run, const Kernel& kernel, double flops_per_state_number, Index tokens,
+           Index states = 1) {
   using Scalar = typename Kernel::Scalar;
-  const double state_numbers = numbers(kernel);
+  using StateScalar = typename Kernel::State::Scalar;
   const double tokens_done = static_cast<double>(run.iterations()) * static_cast<double>(tokens);
-  const double gflops = tokens_done * state_numbers * flops_per_state_number * 1e-9;
-  const double bytes = state_numbers * sizeof(Scalar);
+  const double gflops = tokens_done * numbers(kernel) * flops_per_state_number * 1e-9;
+  const double bytes = state_bytes(kernel), all_bytes = bytes * static_cast<double>(states);
   const auto rate = [](double total) { return benchmark::Counter(total, benchmark::Counter::kIsRate); };
+  run.counters["us_per_token"] =
+      benchmark::Counter(tokens_done * 1e-6, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
   run.counters["useful_gflops"] = rate(gflops);
   run.counters["of_peak"] = rate(gflops / peak_gflops<Scalar>());
-  run.counters["of_stream"] = rate(tokens_done * bytes / stream_bytes_per_second<Scalar>(bytes));
+  run.counters["of_stream"] = rate(tokens_done * bytes / stream_bytes_per_second<StateScalar>(all_bytes));
 }
 
 template <class Subject>
@@ -92,20 +110,40 @@ void run_step(benchmark::State& run, const Subject& subject) {
   count(run, subject.kernel, subject.flops_per_state_number, 1);
 }
 
-/// Registers KERNEL/prefill/SHAPE/T/SCALAR/TAPER for T = 1, 16, 128, 2048 and
-/// KERNEL/step/SHAPE/1/SCALAR/TAPER.
+template <class Subject>
+void run_decode(benchmark::State& run, const Subject& subject) {
+  using Kernel = std::decay_t<decltype(subject.kernel)>;
+  using Scalar = typename Kernel::Scalar;
+  const auto& dims = subject.kernel.dims();
+  Tensors<Scalar> tensors;
+  const auto inputs = subject.make_inputs(tensors, 1);  // for all layers: small beside a state
+  AlignedVector<Scalar> out(static_cast<std::size_t>(dims.heads() * dims.value()));
+  const TokenView<Scalar> outputs(out.data(), 1, 1, dims.heads(), dims.value());
+  std::vector<typename Kernel::State> states(decode_layers, subject.kernel.initial_state(1));
+  for (auto _ : run) {
+    for (auto& state : states) subject.kernel.step(inputs, state, outputs);
+    benchmark::ClobberMemory();
+  }
+  count(run, subject.kernel, subject.flops_per_state_number, decode_layers, decode_layers);
+}
+
+template <class Run>
+void add_benchmark(const std::string& name, Run run) {
+  benchmark::RegisterBenchmark(name.c_str(), run)->Unit(benchmark::kMicrosecond);
+}
+
+/// Registers KERNEL/prefill/SHAPE/T/SCALAR/TAPER for T = 1, 16, 128, 2048, and KERNEL/step and KERNEL/decode24
+/// with T = 1.
 template <class Subject>
 void add_variant(const std::string& kernel, const std::string& shape, const std::string& tail,
                  const Subject& subject) {
   for (const Index tokens : {1, 16, 128, 2048})
-    benchmark::RegisterBenchmark(
-        (kernel + "/prefill/" + shape + "/" + std::to_string(tokens) + tail).c_str(),
-        [subject, tokens](benchmark::State& run) { run_prefill(run, subject, tokens); })
-        ->Unit(benchmark::kMicrosecond);
-  benchmark::RegisterBenchmark((kernel + "/step/" + shape + "/1" + tail).c_str(), [subject](
-                                                                                      benchmark::State& run) {
-    run_step(run, subject);
-  })->Unit(benchmark::kMicrosecond);
+    add_benchmark(message(kernel, "/prefill/", shape, "/", tokens, tail),
+                  [subject, tokens](benchmark::State& run) { run_prefill(run, subject, tokens); });
+  add_benchmark(message(kernel, "/step/", shape, "/1", tail),
+                [subject](benchmark::State& run) { run_step(run, subject); });
+  add_benchmark(message(kernel, "/decode", decode_layers, "/", shape, "/1", tail),
+                [subject](benchmark::State& run) { run_decode(run, subject); });
 }
 
 /// All variants of a kernel at H x K x V: float and double, without and with a taper, sizes known at run time
@@ -133,5 +171,6 @@ void add_gla();
 void add_retnet();
 void add_layers();
 void add_ska();
+void add_ggml();  // only where ggml is installed
 
 }  // namespace linrec::bench

@@ -1,8 +1,8 @@
-// linrec_bench: step and prefill of every kernel at real shapes. Names are
-//   KERNEL/prefill|step/SHAPE/T/SCALAR/TAPER[/fixed]
-// Shapes: Mamba2 H x P x N, the others H x K x V. Layers (layers.cpp) and SKA (ska.cpp) have names of
-// their own. See
-// harness.hpp for the counters.
+// linrec_bench: step, prefill and decode of every kernel at real shapes. Names are
+//   KERNEL/prefill|step|decode24/SHAPE/T/SCALAR/TAPER[/fixed]
+// Shapes: Mamba2 H x P x N, the others H x K x V. Layers (layers.cpp), SKA (ska.cpp) and the comparison with ggml
+// (ggml.cpp) have names of their own. See harness.hpp for the counters; scripts/bench_report.py makes tables of
+// the JSON.
 #include "harness.hpp"
 
 int main(int argc, char** argv) {
@@ -17,6 +17,9 @@ int main(int argc, char** argv) {
   linrec::bench::add_retnet();
   linrec::bench::add_layers();
   linrec::bench::add_ska();
+#ifdef LINREC_BENCH_GGML
+  linrec::bench::add_ggml();
+#endif
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
 }
