@@ -281,7 +281,7 @@ Results run_spectral_normalise(GoldenCase& file, const Request&) {
   for (Index i = 0; i < n; ++i) {
     const Eigen::Map<const SkaStatistics::Matrix> matrix(a.data() + i * r * r, r, r);
     for (Index row = 0; row < r; ++row)
-      copy_padded(a.data() + (i * r + row) * r, r, rows.data() + row * stride);
+      std::copy_n(a.data() + (i * r + row) * r, r, rows.data() + row * stride);
     const double sigma = estimate_spectral_norm(
         r, scratch.data(), [&](const double* x, double* y) { detail::multiply(rows.data(), r, r, x, y); },
         [&](const double* x, double* y) { detail::multiply_transposed(rows.data(), r, r, x, y); });

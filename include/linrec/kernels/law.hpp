@@ -7,6 +7,7 @@
 // compile-time traits, so that what an architecture does not have costs nothing.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 
@@ -58,17 +59,12 @@ struct Segment {
 
 /// Numbers of a block, one a token, as whole cache lines.
 struct alignas(cache_line) PerToken {
-  double at[block_tokens];
+  double at[block_tokens] = {};
   double& operator[](Index i) { return at[i]; }
   double operator[](Index i) const { return at[i]; }
 
-  /// Sets the first n >= 1 tokens, and the rest of their cache lines.
-  void fill(Index n, double x) {
-    Index i = 0;
-    do  // with `for`, g++ 12 warns of uninitialised numbers where this is inlined
-      at[i] = x;
-    while (++i < padded<double>(n));
-  }
+  /// Sets the first n tokens, and the rest of their cache lines.
+  void fill(Index n, double x) { std::fill_n(at, padded<double>(n), x); }
   /// Replaces x by f(x, offset) for the first n tokens; x is an Eigen array of fixed size.
   template <class F>
   void transform(Index n, F&& f) {
