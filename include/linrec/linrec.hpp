@@ -2,6 +2,7 @@
 #pragma once
 
 #include "linrec/core/activation.hpp"
+#include "linrec/core/bfloat16.hpp"
 #include "linrec/core/errors.hpp"
 #include "linrec/core/executor.hpp"
 #include "linrec/core/parameter.hpp"

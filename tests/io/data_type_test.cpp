@@ -7,6 +7,8 @@
 
 #include "tests/catch.hpp"
 
+using linrec::bfloat16_to_float;
+using linrec::float_to_bfloat16;
 using linrec::Index;
 using namespace linrec::io;
 

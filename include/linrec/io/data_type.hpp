@@ -1,7 +1,7 @@
-// The element types of stored tensors, and the two half-width floats in plain integer arithmetic.
+// The element types of stored tensors, and the half-width floats in plain integer arithmetic.
 //
 //   F16   1 sign, 5 exponent, 10 mantissa bits (IEEE 754 binary16)
-//   BF16  1 sign, 8 exponent,  7 mantissa bits: the upper half of a float
+//   BF16  1 sign, 8 exponent,  7 mantissa bits (core/bfloat16.hpp)
 //
 // Widening is exact. Narrowing rounds to nearest, ties to even; what is too large becomes infinite
 // and a NaN stays a NaN. Working on the bits keeps the results free of -ffast-math and of
@@ -17,6 +17,7 @@
 #include <span>
 #include <string_view>
 
+#include "linrec/core/bfloat16.hpp"
 #include "linrec/core/types.hpp"
 
 namespace linrec::io {
@@ -81,19 +82,6 @@ constexpr std::optional<Index> byte_count(std::span<const Index> shape, DataType
     bytes *= extent;
   }
   return empty ? 0 : bytes;
-}
-
-/// The value of a BF16, exactly.
-constexpr float bfloat16_to_float(std::uint16_t bits) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
-}
-
-/// The BF16 nearest to `value`.
-constexpr std::uint16_t float_to_bfloat16(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  // A NaN is made quiet: rounding could carry its mantissa into the exponent, and cutting could leave 0.
-  if ((bits & 0x7fffffffU) > 0x7f800000U) return static_cast<std::uint16_t>((bits >> 16) | 0x40U);
-  return static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
 }
 
 /// The value of an F16, exactly.

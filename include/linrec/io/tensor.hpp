@@ -66,10 +66,6 @@ struct Half {
   std::uint16_t stored;
   float value() const { return half_to_float(stored); }
 };
-struct BFloat16 {
-  std::uint16_t stored;
-  float value() const { return bfloat16_to_float(stored); }
-};
 struct Boolean {
   std::uint8_t stored;
   std::uint8_t value() const { return stored != 0; }
@@ -122,7 +118,7 @@ std::vector<T> Tensor::to() const {
     case DataType::F16:
       return detail::convert_all<detail::Half, T>(*this);
     case DataType::BF16:
-      return detail::convert_all<detail::BFloat16, T>(*this);
+      return detail::convert_all<BFloat16, T>(*this);
     case DataType::I64:
       return detail::convert_all<detail::Plain<std::int64_t>, T>(*this);
     case DataType::I32:
