@@ -3,8 +3,8 @@
 namespace linrec::bench {
 
 void add_gated_delta_net() {
-  add<16, 128, 128>("GatedDeltaNet", "16x128x128", []<class Scalar, class Taper, class Sizes>(Sizes dims) {
-    using Kernel = GatedDeltaNet<Scalar, FreeSpectrum, Taper, Sizes>;
+  add<16, 128, 128>("GatedDeltaNet", "16x128x128", []<class Scalar, class Taper, class StateScalar, class Sizes>(Sizes dims) {
+    using Kernel = GatedDeltaNet<Scalar, FreeSpectrum, Taper, Sizes, StateScalar>;
     const auto inputs = [dims](Tensors<Scalar>& t, Index T) {
       const Index H = dims.heads(), K = dims.key(), V = dims.value();
       return typename Kernel::Inputs{.q = t.uniform(T, H, K, -1, 1),

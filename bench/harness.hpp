@@ -48,7 +48,7 @@ double numbers(const Kernel& kernel) {
 /// Bytes of one state, whatever it is stored in.
 template <class Kernel>
 double state_bytes(const Kernel& kernel) {
-  return numbers(kernel) * sizeof(typename Kernel::State::Scalar);
+  return numbers(kernel) * sizeof(typename Kernel::State::StateScalar);
 }
 
 /// One step on each of so many states in turn is a decode: a model's layers, whose states leave the near
@@ -63,7 +63,6 @@ template <class Kernel>
 void count(benchmark::State& run, const Kernel& kernel, double flops_per_state_number, Index tokens,
            Index states = 1) {
   using Scalar = typename Kernel::Scalar;
-  using StateScalar = typename Kernel::State::Scalar;
   const double tokens_done = static_cast<double>(run.iterations()) * static_cast<double>(tokens);
   const double gflops = tokens_done * numbers(kernel) * flops_per_state_number * 1e-9;
   const double bytes = state_bytes(kernel), all_bytes = bytes * static_cast<double>(states);
@@ -72,11 +71,12 @@ void count(benchmark::State& run, const Kernel& kernel, double flops_per_state_n
       benchmark::Counter(tokens_done * 1e-6, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
   run.counters["useful_gflops"] = rate(gflops);
   run.counters["of_peak"] = rate(gflops / peak_gflops<Scalar>());
-  run.counters["of_stream"] = rate(tokens_done * bytes / stream_bytes_per_second<StateScalar>(all_bytes));
+  run.counters["of_stream"] = rate(tokens_done * bytes / stream_bytes_per_second<Scalar>(all_bytes));
 }
 
 template <class Subject>
-void run_prefill(benchmark::State& run, const Subject& subject, Index tokens) {
+void run_prefill(benchmark::State& run, const Subject& subject, Index tokens,
+                 PrefillMode mode = PrefillMode::fast) {
   using Kernel = std::decay_t<decltype(subject.kernel)>;
   using Scalar = typename Kernel::Scalar;
   const auto& dims = subject.kernel.dims();
@@ -87,7 +87,7 @@ void run_prefill(benchmark::State& run, const Subject& subject, Index tokens) {
   auto state = subject.kernel.initial_state(1);
   Workspace workspace;
   for (auto _ : run) {
-    subject.kernel.prefill(inputs, state, outputs, {.workspace = &workspace});
+    subject.kernel.prefill(inputs, state, outputs, {.workspace = &workspace, .mode = mode});
     benchmark::ClobberMemory();
   }
   count(run, subject.kernel, subject.flops_per_state_number, tokens);
@@ -132,14 +132,17 @@ void add_benchmark(const std::string& name, Run run) {
   benchmark::RegisterBenchmark(name.c_str(), run)->Unit(benchmark::kMicrosecond);
 }
 
-/// Registers KERNEL/prefill/SHAPE/T/SCALAR/TAPER for T = 1, 16, 128, 2048, and KERNEL/step and KERNEL/decode24
-/// with T = 1.
+/// Registers KERNEL/prefill/SHAPE/T/SCALAR/TAPER for T = 1, 16, 128, 2048, KERNEL/reproducible for T = 2048, and
+/// KERNEL/step and KERNEL/decode24 with T = 1.
 template <class Subject>
 void add_variant(const std::string& kernel, const std::string& shape, const std::string& tail,
                  const Subject& subject) {
   for (const Index tokens : {1, 16, 128, 2048})
     add_benchmark(message(kernel, "/prefill/", shape, "/", tokens, tail),
                   [subject, tokens](benchmark::State& run) { run_prefill(run, subject, tokens); });
+  add_benchmark(message(kernel, "/reproducible/", shape, "/2048", tail), [subject](benchmark::State& run) {
+    run_prefill(run, subject, 2048, PrefillMode::reproducible);
+  });
   add_benchmark(message(kernel, "/step/", shape, "/1", tail),
                 [subject](benchmark::State& run) { run_step(run, subject); });
   add_benchmark(message(kernel, "/decode", decode_layers, "/", shape, "/1", tail),
@@ -147,20 +150,23 @@ void add_variant(const std::string& kernel, const std::string& shape, const std:
 }
 
 /// All variants of a kernel at H x K x V: float and double, without and with a taper, sizes known at run time
-/// or ("/fixed") at compile time. make_subject is called as operator()<Scalar, Taper>(dims).
+/// or ("/fixed") at compile time; and with a state of bfloat16 ("/bf16"). make_subject is called as
+/// operator()<Scalar, Taper, StateScalar>(dims).
 template <int H, int K, int V, class MakeSubject>
 void add(const std::string& kernel, const std::string& shape, MakeSubject make_subject) {
   const auto variant = [&]<class Scalar, class Taper>() {
     const std::string tail = std::string(sizeof(Scalar) == 4 ? "/float" : "/double") +
                              (std::is_same_v<Taper, NoTaper> ? "/none" : "/linear");
-    add_variant(kernel, shape, tail, make_subject.template operator()<Scalar, Taper>(Dims<>(H, K, V)));
+    add_variant(kernel, shape, tail, make_subject.template operator()<Scalar, Taper, Scalar>(Dims<>(H, K, V)));
     add_variant(kernel, shape, tail + "/fixed",
-                make_subject.template operator()<Scalar, Taper>(Dims<H, K, V>()));
+                make_subject.template operator()<Scalar, Taper, Scalar>(Dims<H, K, V>()));
   };
   variant.template operator()<float, NoTaper>();
   variant.template operator()<float, LinearTaper>();
   variant.template operator()<double, NoTaper>();
   variant.template operator()<double, LinearTaper>();
+  add_variant(kernel, shape, "/float/none/bf16",
+              make_subject.template operator()<float, NoTaper, BFloat16>(Dims<>(H, K, V)));
 }
 
 // One a file; main.cpp calls them.
@@ -171,6 +177,7 @@ void add_gla();
 void add_retnet();
 void add_layers();
 void add_ska();
+void add_micro_kernel();
 void add_ggml();  // only where ggml is installed
 
 }  // namespace linrec::bench

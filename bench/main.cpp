@@ -15,6 +15,7 @@ int main(int argc, char** argv) {
   linrec::bench::add_gated_delta_net();
   linrec::bench::add_gla();
   linrec::bench::add_retnet();
+  linrec::bench::add_micro_kernel();
   linrec::bench::add_layers();
   linrec::bench::add_ska();
 #ifdef LINREC_BENCH_GGML

@@ -3,8 +3,8 @@
 namespace linrec::bench {
 
 void add_mamba2() {
-  add<24, 128, 64>("Mamba2", "24x64x128", []<class Scalar, class Taper, class Sizes>(Sizes dims) {
-    using Kernel = Mamba2<Scalar, FreeSpectrum, Taper, Sizes>;
+  add<24, 128, 64>("Mamba2", "24x64x128", []<class Scalar, class Taper, class StateScalar, class Sizes>(Sizes dims) {
+    using Kernel = Mamba2<Scalar, FreeSpectrum, Taper, Sizes, StateScalar>;
     const auto inputs = [dims](Tensors<Scalar>& t, Index T) {
       const Index H = dims.heads(), K = dims.key(), V = dims.value();
       return typename Kernel::Inputs{.x = t.uniform(T, H, V, -1, 1),

@@ -3,8 +3,8 @@
 namespace linrec::bench {
 
 void add_retnet() {
-  add<8, 128, 256>("RetNet", "8x128x256", []<class Scalar, class Taper, class Sizes>(Sizes dims) {
-    using Kernel = RetNet<Scalar, FreeSpectrum, Taper, Sizes>;
+  add<8, 128, 256>("RetNet", "8x128x256", []<class Scalar, class Taper, class StateScalar, class Sizes>(Sizes dims) {
+    using Kernel = RetNet<Scalar, FreeSpectrum, Taper, Sizes, StateScalar>;
     const auto inputs = [dims](Tensors<Scalar>& t, Index T) {
       const Index H = dims.heads(), K = dims.key(), V = dims.value();
       return typename Kernel::Inputs{

@@ -3,8 +3,8 @@
 namespace linrec::bench {
 
 void add_rwkv7() {
-  add<12, 64, 64>("RWKV7", "12x64x64", []<class Scalar, class Taper, class Sizes>(Sizes dims) {
-    using Kernel = RWKV7<Scalar, FreeSpectrum, Taper, Sizes>;
+  add<12, 64, 64>("RWKV7", "12x64x64", []<class Scalar, class Taper, class StateScalar, class Sizes>(Sizes dims) {
+    using Kernel = RWKV7<Scalar, FreeSpectrum, Taper, Sizes, StateScalar>;
     const auto inputs = [dims](Tensors<Scalar>& t, Index T) {
       const Index H = dims.heads(), K = dims.key(), V = dims.value();
       return typename Kernel::Inputs{.r = t.uniform(T, H, K, -1, 1),

@@ -12,6 +12,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include "linrec/core/types.hpp"
@@ -39,6 +40,7 @@ struct BFloat16 {
   /// The nearest.
   explicit constexpr BFloat16(float value) : bits(float_to_bfloat16(value)) {}
   constexpr float value() const { return bfloat16_to_float(bits); }
+  explicit constexpr operator float() const { return value(); }
 };
 static_assert(sizeof(BFloat16) == 2);
 
@@ -97,6 +99,25 @@ EIGEN_ALWAYS_INLINE Pairs round_to_bfloat16(const Pairs& bits) {
 }
 
 }  // namespace detail
+
+/// The nearest bfloat16 of both, in pairs, with ties away from zero, in a fifth of the instructions of `narrow`. A NaN
+/// must be one that arithmetic makes, or `quiet`: one whose mantissa ends in sixteen ones would become a zero.
+template <class Packet>
+EIGEN_ALWAYS_INLINE BFloat16Pairs<Packet> narrow_quiet(const Packet& low, const Packet& high) {
+  using namespace Eigen::internal;
+  using Pairs = BFloat16Pairs<Packet>;
+  const Pairs half = pset1<Pairs>(0x8000);
+  return por(plogical_shift_right<16>(padd(preinterpret<Pairs>(low), half)),
+             pand(padd(preinterpret<Pairs>(high), half), pset1<Pairs>(-0x10000)));
+}
+
+/// x, with one NaN in the place of all others.
+template <class Packet>
+EIGEN_ALWAYS_INLINE Packet quiet(const Packet& x) {
+  using namespace Eigen::internal;
+  using Scalar = typename unpacket_traits<Packet>::type;
+  return pselect(pcmp_eq(x, x), x, pset1<Packet>(std::numeric_limits<Scalar>::quiet_NaN()));
+}
 
 /// The nearest bfloat16 of both, in pairs.
 template <class Packet>

@@ -29,8 +29,8 @@ namespace detail {
 
 template <class S>
 inline constexpr bool is_state = false;
-template <std::floating_point Scalar, class Sizes>
-inline constexpr bool is_state<State<Scalar, Sizes>> = data_type_of<Scalar>().has_value();
+template <std::floating_point Scalar, class Sizes, class StateScalar>
+inline constexpr bool is_state<State<Scalar, Sizes, StateScalar>> = data_type_of<Scalar>().has_value();
 
 template <class S>
 inline constexpr bool is_layer_state = false;
@@ -89,8 +89,20 @@ void visit_matrices(S& state, F&& f) {
     for (Index b = 0; b < state.sequences(); ++b)
       for (Index h = 0; h < heads; ++h)
         for (Index k = 0; k < key; ++k)
-          for (Index p = 0; p < state.panels(); ++p)
-            g(state.panel(b, h, p) + k * state.lanes, std::min<Index>(state.lanes, value - p * state.lanes));
+          for (Index p = 0; p < state.panels(); ++p) {
+            const Index count = std::min<Index>(state.lanes, value - p * state.lanes);
+            if constexpr (std::same_as<typename S::Scalar, typename S::StateScalar>) {
+              g(state.panel(b, h, p) + k * state.lanes, count);
+            } else {
+              typename S::Scalar row[static_cast<std::size_t>(S::lanes)];
+              for (Index i = 0; i < count; ++i)
+                row[i] = static_cast<typename S::Scalar>(state.panel(b, h, p)[S::place(k, i)]);
+              g(row, count);
+              if constexpr (!std::is_const_v<S>)
+                for (Index i = 0; i < count; ++i)
+                  state.panel(b, h, p)[S::place(k, i)] = typename S::StateScalar(row[i]);
+            }
+          }
   });
 }
 

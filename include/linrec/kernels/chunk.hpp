@@ -24,7 +24,7 @@
 namespace linrec::detail {
 
 /// What all panels of a head share in a chunk, in memory of the caller.
-template <Law law, class Scalar>
+template <Law law, class Scalar, class StateScalar>
 class Chunk {
   using L = Lanes<Scalar>;
   using Packet = typename L::Packet;
@@ -40,11 +40,13 @@ class Chunk {
   static constexpr Index a_column = tokens;
 
   static constexpr Index widest = strip_width<Scalar> * L::size;
+  /// Whether the state is computed with in another scalar than it is kept in.
+  static constexpr bool widened = !std::is_same_v<Scalar, StateScalar>;
 
   /// Numbers of memory, on a cache line.
   static Index memory_size(Index key) {
     const Index row = padded<Scalar>(key);
-    return row * (columns + tokens + 1) + tokens * (2 * columns + widest);
+    return row * (columns + tokens + 1) + tokens * (2 * columns + widest) + (widened ? key * widest : 0);
   }
 
   Chunk(Scalar* memory, Index key) : key_(key), stride_(padded<Scalar>(key)) {
@@ -59,14 +61,16 @@ class Chunk {
     products_ = take(tokens * columns);
     factors_ = take(tokens * columns);
     values = take(tokens * widest);
+    if constexpr (widened) state = take(key * widest);
   }
 
-  Scalar* values;  ///< for a strip: v, then u, [tokens, columns of the strip]
+  Scalar* values;           ///< for a strip: v, then u, [tokens, columns of the strip]
+  Scalar* state = nullptr;  ///< a strip of a state, widened
 
-  /// Computes what all panels share, for n tokens of a block from `first` on. Returns false, and has done nothing
-  /// that matters, if the decays are too strong.
-  EIGEN_DONT_INLINE bool prepare(const Block<Scalar>& block, Index first, Index n) noexcept {
-    terms_ = &block[first];
+  /// Computes what all panels share, for n tokens of a block. Returns false, and has done nothing that matters, if
+  /// the decays are too strong.
+  EIGEN_DONT_INLINE bool prepare(const Block<Scalar>& block, Index n) noexcept {
+    terms_ = &block[0];
     n_ = n;
     if constexpr (per_channel)
       if (!accumulate_decays()) return false;
@@ -238,14 +242,14 @@ class Chunk {
 };
 
 /// Runs a chunk over one strip of panels.
-template <Law law, Index width, class Scalar>
+template <Law law, Index width, class Scalar, class StateScalar>
 class ChunkStrip {
   using L = Lanes<Scalar>;
   using S = Strip<Scalar, width>;
   static constexpr Index rows = micro_rows<Scalar, width>, line = width * L::size;
   static constexpr bool per_head = law.decay == Decay::per_head;
   static constexpr bool corrected = law.correction != Correction::none;
-  using Operands = Chunk<law, Scalar>;
+  using Operands = Chunk<law, Scalar, StateScalar>;
 
  public:
   EIGEN_ALWAYS_INLINE ChunkStrip(const Operands& chunk, const Panels<Scalar>& panels, Index column,
@@ -359,24 +363,39 @@ constexpr bool chunks_pay(Index tokens, Index key, Index value) {
   return tokens >= 4 && key >= block_tokens && value >= block_tokens;
 }
 
+/// Copies a strip of a state between scalars.
+template <class Scalar, Index width, class From, class To>
+EIGEN_ALWAYS_INLINE void convert(const Panels<From>& from, const Panels<To>& to) {
+  using Pair = RowPair<Scalar, width>;
+  Index i = 0;
+  for (; i + 1 < to.key; i += 2) Pair::load(from, i).store(to, i);
+  if (i < to.key) Pair::load_last(from, i).store_last(to, i);
+}
+
 /// Runs `count` tokens of a block over all panels of a head, chunk by chunk.
-template <Law law, class Scalar>
-EIGEN_DONT_INLINE void run_chunks(Chunk<law, Scalar>& chunk, const Head<Scalar>& head, const Block<Scalar>& block,
-                                  Index count, Ahead& ahead) noexcept {
+template <Law law, class Scalar, class StateScalar>
+EIGEN_DONT_INLINE void run_chunks(Chunk<law, Scalar, StateScalar>& chunk, const Head<Scalar, StateScalar>& head,
+                                  Block<Scalar>& block, Index count, Ahead& ahead) noexcept {
   constexpr Index rows = micro_rows<Scalar, strip_width<Scalar>>;
   constexpr Index sides = law.correction == Correction::none ? 1 : 2;
   ahead.spread(head.strips() * head.key * (sides * ((count + rows - 1) / rows) + count / rows + 1));
-  for (Index first = 0; first < count; first += chunk.tokens) {
-    const Index n = std::min(chunk.tokens, count - first);
-    if (!chunks_pay(n, head.key, head.value) || !chunk.prepare(block, first, n)) {
-      scan<law, Dynamic, Dynamic>(head, &block[0], first, n, ahead);
-      continue;
-    }
-    head.for_each_strip([&](auto width, Index column) LINREC_INLINE_LAMBDA {
-      ChunkStrip<law, width, Scalar>(chunk, head.panels(column), column, head.output(first, column, width), ahead)
-          .run();
-    });
+  if (!chunk.prepare(block, count)) {
+    if constexpr (!std::is_same_v<Scalar, StateScalar>) block.make_quiet(law);
+    return scan<law, Dynamic, Dynamic>(head, &block[0], 0, count, ahead);
   }
+  head.for_each_strip([&](auto width, Index column) LINREC_INLINE_LAMBDA {
+    const auto run = [&](const Panels<Scalar>& panels) LINREC_INLINE_LAMBDA {
+      ChunkStrip<law, width, Scalar, StateScalar>(chunk, panels, column, head.output(0, column, width), ahead).run();
+    };
+    if constexpr (!std::is_same_v<Scalar, StateScalar>) {
+      const Panels<Scalar> panels{chunk.state, head.key, head.key * Lanes<Scalar>::size};
+      convert<Scalar, width>(head.panels(column), panels);
+      run(panels);
+      convert<Scalar, width>(panels, head.panels(column));
+    } else {
+      run(head.panels(column));
+    }
+  });
 }
 
 }  // namespace linrec::detail

@@ -15,9 +15,10 @@ struct DeltaNetInputs {
 
 /// @tparam Scalar float or double.
 /// @tparam Sizes Dims<Heads, Key, Value>, fixed or dynamic.
-template <class Scalar, class Sizes = Dims<>>
-class DeltaNet : public Recurrence<DeltaNet<Scalar, Sizes>, DeltaNetInputs<Scalar>, Scalar, Sizes,
-                                   Law{Decay::none, Correction::along_key}> {
+/// @tparam StateScalar what the state is stored in: Scalar, or BFloat16 for float (kernels/state.hpp).
+template <class Scalar, class Sizes = Dims<>, class StateScalar = Scalar>
+class DeltaNet : public Recurrence<DeltaNet<Scalar, Sizes, StateScalar>, DeltaNetInputs<Scalar>, Scalar, Sizes,
+                                   Law{Decay::none, Correction::along_key}, StateScalar> {
   using Base = typename DeltaNet::Recurrence;
   friend Base;
 

@@ -17,9 +17,10 @@ struct DPLRInputs {
 
 /// @tparam Scalar float or double.
 /// @tparam Sizes Dims<Heads, Key, Value>, fixed or dynamic.
-template <class Scalar, class Sizes = Dims<>>
-class DPLR : public Recurrence<DPLR<Scalar, Sizes>, DPLRInputs<Scalar>, Scalar, Sizes,
-                               Law{Decay::per_channel, Correction::rank_one}> {
+/// @tparam StateScalar what the state is stored in: Scalar, or BFloat16 for float (kernels/state.hpp).
+template <class Scalar, class Sizes = Dims<>, class StateScalar = Scalar>
+class DPLR : public Recurrence<DPLR<Scalar, Sizes, StateScalar>, DPLRInputs<Scalar>, Scalar, Sizes,
+                               Law{Decay::per_channel, Correction::rank_one}, StateScalar> {
   using Base = typename DPLR::Recurrence;
   friend Base;
 

@@ -19,9 +19,10 @@ struct GLAInputs {
 /// @tparam Scalar float or double.
 /// @tparam Spectrum, Taper policies (linrec/policy), one channel a head.
 /// @tparam Sizes Dims<Heads, Key, Value>, fixed or dynamic.
-template <class Scalar, class Spectrum = FreeSpectrum, class Taper = NoTaper, class Sizes = Dims<>>
-class GLA : public Recurrence<GLA<Scalar, Spectrum, Taper, Sizes>, GLAInputs<Scalar>, Scalar, Sizes,
-                              Law{Decay::per_channel, Correction::none}> {
+/// @tparam StateScalar what the state is stored in: Scalar, or BFloat16 for float (kernels/state.hpp).
+template <class Scalar, class Spectrum = FreeSpectrum, class Taper = NoTaper, class Sizes = Dims<>, class StateScalar = Scalar>
+class GLA : public Recurrence<GLA<Scalar, Spectrum, Taper, Sizes, StateScalar>, GLAInputs<Scalar>, Scalar, Sizes,
+                              Law{Decay::per_channel, Correction::none}, StateScalar> {
   using Base = typename GLA::Recurrence;
   friend Base;
 

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "linrec/core/bfloat16.hpp"
 #include "linrec/core/simd.hpp"
 
 namespace linrec {
@@ -123,6 +124,20 @@ class Block {
   /// other from the cache, so the panel scan has them copied. A single token is read where it lies, and chunks
   /// are packed anyway.
   const Scalar* near(Index i, Row r, const Scalar* x) { return copies_ ? copy(i, r, x) : x; }
+  /// Makes each NaN in what is written to a state quiet.
+  void make_quiet(Law law) {
+    const auto rewrite = [&](Index i, Row r, const Scalar*& x) {
+      x = map(i, r, x, [](const auto& packet, Index) LINREC_INLINE_LAMBDA { return quiet(packet); });
+    };
+    for (Index i = 0; i < tokens_; ++i) {
+      Terms<Scalar>& t = terms_[i];
+      const bool same = t.a == t.key;
+      rewrite(i, Row::key, t.key);
+      if (same) t.a = t.key;
+      if (law.decay == Decay::per_channel) rewrite(i, Row::decays, t.decays);
+      if (law.correction == Correction::rank_one) rewrite(i, Row::b, t.b);
+    }
+  }
   /// Whether a row is in this scratch memory.
   bool owns(const Scalar* row) const {
     return !std::less<>()(row, scratch_) && std::less<>()(row, scratch_ + scratch_size(tokens_, key_));

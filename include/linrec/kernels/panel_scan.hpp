@@ -7,8 +7,8 @@
 // bits as a token in a block.
 #pragma once
 
+#include <algorithm>
 #include <type_traits>
-#include <utility>
 
 #include "linrec/kernels/law.hpp"
 #include "linrec/kernels/strip.hpp"
@@ -30,55 +30,74 @@ struct Sum {
     for (Index u = 1; u < parts; ++u) sum = sum + part[u];
     return sum;
   }
-  /// Calls f(row, part) for each row in [0, key). `part` is a constant, or the parts would not stay in
-  /// registers.
+  /// Calls f(i, part of row i, part of row i + 1, whole) for the pairs of rows in [0, key), `whole` false for the
+  /// last row of an odd number. Parts are constants, or they would not stay in registers.
   template <class F>
-  static EIGEN_ALWAYS_INLINE void for_each_row(Index key, F&& f) {
-    for_each_row(key, f, std::make_integer_sequence<Index, parts>());
-  }
-
- private:
-  template <class F, Index... u>
-  static EIGEN_ALWAYS_INLINE void for_each_row(Index key, F& f, std::integer_sequence<Index, u...>) {
+  static EIGEN_ALWAYS_INLINE void for_each_pair(Index key, F&& f) {
+    constexpr Index group = std::max<Index>(parts, 2);
+    using std::integral_constant;
     Index i = 0;
-    for (; i + parts <= key; i += parts) (f(i + u, std::integral_constant<Index, u>()), ...);
-    ((i + u < key ? f(i + u, std::integral_constant<Index, u>()) : void()), ...);
+    const auto pair = [&](auto u, auto whole) LINREC_INLINE_LAMBDA {
+      f(i + u, integral_constant<Index, u % parts>(), integral_constant<Index, (u + 1) % parts>(), whole);
+    };
+    for (; i + group <= key; i += group)
+      repeat<group / 2>([&](auto n) LINREC_INLINE_LAMBDA {
+        pair(integral_constant<Index, 2 * n>(), std::true_type());
+      });
+    repeat<group / 2>([&](auto n) LINREC_INLINE_LAMBDA {
+      constexpr integral_constant<Index, 2 * n> u;
+      if (i + u + 1 < key)
+        pair(u, std::true_type());
+      else if (i + u < key)
+        pair(u, std::false_type());
+    });
   }
 };
 
 /// a^T S
-template <class Scalar, Index width>
-EIGEN_ALWAYS_INLINE Strip<Scalar, width> read(const Panels<Scalar>& panels, const Scalar* a) {
+template <class Scalar, Index width, class StateScalar>
+EIGEN_ALWAYS_INLINE Strip<Scalar, width> read(const Panels<StateScalar>& panels, const Scalar* a) {
   using L = Lanes<Scalar>;
+  using Pair = RowPair<Scalar, width>;
   Sum<Scalar, width> sum;
-  const Panels<Scalar> p = panels;
-  sum.for_each_row(p.key, [&](Index i, auto u) LINREC_INLINE_LAMBDA {
-    const auto s = Strip<Scalar, width>::load(p.first + i * L::size, p.stride);
-    sum.part[u] = multiply_add(L::broadcast(a[i]), s, sum.part[u]);
+  const Panels<StateScalar> p = panels;
+  sum.for_each_pair(p.key, [&](Index i, auto even, auto odd, auto whole) LINREC_INLINE_LAMBDA {
+    const Pair s = whole ? Pair::load(p, i) : Pair::load_last(p, i);
+    sum.part[even] = multiply_add(L::broadcast(a[i]), s.even, sum.part[even]);
+    if constexpr (whole) sum.part[odd] = multiply_add(L::broadcast(a[i + 1]), s.odd, sum.part[odd]);
   });
   return sum.total();
 }
 
 /// S = diag(w) S + b r^T + k u^T in place; returns S^T q and, with `read_next`, `next_read` = S^T next_a.
-template <Law law, bool read_next, class Scalar, Index width>
-EIGEN_ALWAYS_INLINE Strip<Scalar, width> sweep(const Panels<Scalar>& panels, const Terms<Scalar>& t,
+template <Law law, bool read_next, class Scalar, Index width, class StateScalar>
+EIGEN_ALWAYS_INLINE Strip<Scalar, width> sweep(const Panels<StateScalar>& panels, const Terms<Scalar>& t,
                                                const Strip<Scalar, width>& u, const Strip<Scalar, width>& r,
                                                const Scalar* next_a, Strip<Scalar, width>& next_read) {
   using L = Lanes<Scalar>;
+  using S = Strip<Scalar, width>;
+  using Pair = RowPair<Scalar, width>;
   Sum<Scalar, width> output, next;
   const L decay = L::broadcast(t.decay);
-  const Panels<Scalar> p = panels;  // copies, out of reach
+  const Panels<StateScalar> p = panels;  // copies, out of reach
   const Scalar *const w = t.decays, *const b = t.b, *const k = t.key, *const q = t.query;  // of the stores
-  output.for_each_row(p.key, [&](Index i, auto part) LINREC_INLINE_LAMBDA {
-    Scalar* row = p.first + i * L::size;
-    auto s = Strip<Scalar, width>::load(row, p.stride);
+  const auto update = [&](Index i, S& s, auto part) LINREC_INLINE_LAMBDA {
     if constexpr (law.decay == Decay::per_head) s = decay * s;
     if constexpr (law.decay == Decay::per_channel) s = L::broadcast(w[i]) * s;
     if constexpr (law.correction == Correction::rank_one) s = multiply_add(L::broadcast(b[i]), r, s);
     s = multiply_add(L::broadcast(k[i]), u, s);
-    s.store(row, p.stride);
     output.part[part] = multiply_add(L::broadcast(q[i]), s, output.part[part]);
     if constexpr (read_next) next.part[part] = multiply_add(L::broadcast(next_a[i]), s, next.part[part]);
+  };
+  output.for_each_pair(p.key, [&](Index i, auto even, auto odd, auto whole) LINREC_INLINE_LAMBDA {
+    Pair s = whole ? Pair::load(p, i) : Pair::load_last(p, i);
+    update(i, s.even, even);
+    if constexpr (whole) {
+      update(i + 1, s.odd, odd);
+      s.store_quiet(p, i);
+    } else {
+      s.store_last_quiet(p, i);
+    }
   });
   if constexpr (read_next) next_read = next.total();
   return output.total();
@@ -141,9 +160,9 @@ struct Output {
 };
 
 /// The state of one head, and the outputs of a block of its tokens.
-template <class Scalar>
+template <class Scalar, class StateScalar>
 struct Head {
-  Scalar* state;
+  StateScalar* state;
   Index key, value;
   Output<Scalar> out;
 
@@ -153,7 +172,10 @@ struct Head {
     constexpr Index line = strip_width<Scalar> * lanes;
     return (value + line - 1) / line;
   }
-  Panels<Scalar> panels(Index column) const { return {state + column * key, key, key * lanes}; }
+  Panels<StateScalar> panels(Index column) const {
+    const Index rows = stored_rows<Scalar, StateScalar>(key);
+    return {state + column * rows, key, rows * lanes};
+  }
   /// The outputs of the tokens from `first` on, `width` panels from `column` on.
   Output<Scalar> output(Index first, Index column, Index width) const {
     return {out.scale, out.skip == nullptr ? nullptr : out.skip + column, out.data + first * out.stride + column,
@@ -172,13 +194,15 @@ struct Head {
   }
 };
 
-/// Runs `count` tokens over a strip of panels.
-template <Law law, Index width, class Scalar>
-EIGEN_ALWAYS_INLINE void scan_strip(const Panels<Scalar>& panels, const Terms<Scalar>* terms, Index count,
+/// Runs `count` tokens over a strip of panels. For a state of BFloat16 each NaN in what reaches it must be quiet.
+template <Law law, Index width, class Scalar, class StateScalar>
+EIGEN_ALWAYS_INLINE void scan_strip(const Panels<StateScalar>& panels, const Terms<Scalar>* terms, Index count,
                                     Index column, const Output<Scalar>& out, Ahead& ahead) {
   using L = Lanes<Scalar>;
   using S = Strip<Scalar, width>;
   constexpr bool corrected = law.correction != Correction::none;
+  // A state that is rounded when it is written is read as it was written.
+  constexpr bool reads_next = corrected && std::is_same_v<Scalar, StateScalar>;
   S r = S::zero();
   if constexpr (corrected) r = read<Scalar, width>(panels, terms[0].a);
   for (Index i = 0; i < count; ++i) {
@@ -187,12 +211,15 @@ EIGEN_ALWAYS_INLINE void scan_strip(const Panels<Scalar>& panels, const Terms<Sc
     const S x = S::load_columns(t.value + column, out.columns);
     S u = L::broadcast(t.value_gain) * x;
     if constexpr (law.correction == Correction::along_key) u = multiply_add(L::broadcast(t.b_gain), r, u);
+    if constexpr (!std::is_same_v<Scalar, StateScalar>) u = quiet(u), r = quiet(r);
     S o, next;
-    if (corrected && i + 1 < count) {
-      o = sweep<law, corrected>(panels, t, u, r, terms[i + 1].a, next);
+    if (reads_next && i + 1 < count) {
+      o = sweep<law, reads_next>(panels, t, u, r, terms[i + 1].a, next);
       r = next;
     } else {
       o = sweep<law, false>(panels, t, u, r, static_cast<const Scalar*>(nullptr), next);
+      if constexpr (corrected && !reads_next)
+        if (i + 1 < count) r = read<Scalar, width>(panels, terms[i + 1].a);
     }
     o = L::broadcast(out.scale) * o;
     if (out.skip != nullptr) o = multiply_add(S::load(out.skip, L::size), x, o);
@@ -203,8 +230,8 @@ EIGEN_ALWAYS_INLINE void scan_strip(const Panels<Scalar>& panels, const Terms<Sc
 /// Runs the tokens [first, first + count) of a block, one after the other, over all panels of a head.
 /// Not inlined: step and prefill then run the very same instructions, and agree in every bit. Sizes that are
 /// fixed are constants of the loops.
-template <Law law, int fixed_key, int fixed_value, class Scalar>
-EIGEN_DONT_INLINE void scan(Head<Scalar> head, const Terms<Scalar>* terms, Index first, Index count,
+template <Law law, int fixed_key, int fixed_value, class Scalar, class StateScalar>
+EIGEN_DONT_INLINE void scan(Head<Scalar, StateScalar> head, const Terms<Scalar>* terms, Index first, Index count,
                             Ahead& ahead) noexcept {
   if constexpr (fixed_key != Dynamic) head.key = fixed_key;
   if constexpr (fixed_value != Dynamic) head.value = fixed_value;

@@ -31,12 +31,12 @@ enum class HeadSharing { none, groups };
 
 /// Base of all kernels. A kernel is immutable, and may be used by any number of threads at once.
 /// Shapes: inputs and outputs are views [B, T, H, D], see the kernel; states S [K, V] a head.
-template <class Kernel, class Inputs_, class Scalar_, class Sizes, Law law>
+template <class Kernel, class Inputs_, class Scalar_, class Sizes, Law law, class StateScalar = Scalar_>
 class Recurrence {
  public:
   using Inputs = Inputs_;
   using Scalar = Scalar_;
-  using State = linrec::State<Scalar, Sizes>;
+  using State = linrec::State<Scalar, Sizes, StateScalar>;
   using Input = TokenView<const Scalar>;
   using Output = TokenView<Scalar>;
 
@@ -108,7 +108,7 @@ class Recurrence {
   /// Numbers of scratch memory that `run` needs, on a cache line.
   Index scratch_size() const {
     return Block<Scalar>::scratch_size(block_tokens, dims_.key()) +
-           (detail::has_chunks(law) ? detail::Chunk<law, Scalar>::memory_size(dims_.key()) : 0);
+           (detail::has_chunks(law) ? detail::Chunk<law, Scalar, StateScalar>::memory_size(dims_.key()) : 0);
   }
   /// As prefill, for callers whose tensors fit by construction, such as layers: checks nothing and allocates
   /// nothing. Decays that prefill would refuse follow the rules of IEEE arithmetic.
@@ -166,7 +166,7 @@ class Recurrence {
     Index batch, tokens;
   };
 
-  using Chunk = detail::Chunk<law, Scalar>;
+  using Chunk = detail::Chunk<law, Scalar, StateScalar>;
 
   const Kernel& kernel() const { return static_cast<const Kernel&>(*this); }
   std::size_t block_bytes() const { return sizeof(Scalar) * static_cast<std::size_t>(scratch_size()); }
@@ -244,11 +244,12 @@ class Recurrence {
     Scalar* output = outputs.data(segment.row, segment.first, segment.head);
     const Index stride =
         segment.count > 1 ? outputs.data(segment.row, segment.first + 1, segment.head) - output : 0;
-    const detail::Head<Scalar> head{state.panel(sequence, segment.head, 0), dims_.key(), dims_.value(),
+    const detail::Head<Scalar, StateScalar> head{state.panel(sequence, segment.head, 0), dims_.key(), dims_.value(),
                                     {scale_, kernel().skip(segment.head), output, stride, dims_.value()}};
     detail::Ahead ahead = rows_ahead(inputs, segment, outputs);
     if constexpr (detail::has_chunks(law))
       if (chunk != nullptr) return detail::run_chunks(*chunk, head, block, segment.count, ahead);
+    if constexpr (!std::is_same_v<Scalar, StateScalar>) block.make_quiet(law);
     ahead.spread(head.strips() * segment.count);
     detail::scan<law, Sizes::fixed_key, Sizes::fixed_value>(head, &block[0], 0, segment.count, ahead);
   }

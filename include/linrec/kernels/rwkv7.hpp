@@ -28,9 +28,10 @@ struct RWKV7Options {
 /// @tparam Scalar float or double.
 /// @tparam Spectrum, Taper policies (linrec/policy), one channel a key channel; the p are the logits w0.
 /// @tparam Sizes Dims<Heads, Key, Value>, fixed or dynamic.
-template <class Scalar, class Spectrum = FreeSpectrum, class Taper = NoTaper, class Sizes = Dims<>>
-class RWKV7 : public Recurrence<RWKV7<Scalar, Spectrum, Taper, Sizes>, RWKV7Inputs<Scalar>, Scalar, Sizes,
-                                Law{Decay::per_channel, Correction::rank_one}> {
+/// @tparam StateScalar what the state is stored in: Scalar, or BFloat16 for float (kernels/state.hpp).
+template <class Scalar, class Spectrum = FreeSpectrum, class Taper = NoTaper, class Sizes = Dims<>, class StateScalar = Scalar>
+class RWKV7 : public Recurrence<RWKV7<Scalar, Spectrum, Taper, Sizes, StateScalar>, RWKV7Inputs<Scalar>, Scalar, Sizes,
+                                Law{Decay::per_channel, Correction::rank_one}, StateScalar> {
   using Base = typename RWKV7::Recurrence;
   friend Base;
   using Packet = typename Lanes<Scalar>::Packet;

@@ -9,6 +9,7 @@
 #include "linrec/core/simd.hpp"
 #include "linrec/core/types.hpp"
 #include "linrec/kernels/law.hpp"
+#include "linrec/kernels/strip.hpp"
 
 namespace linrec {
 
@@ -19,10 +20,22 @@ namespace linrec {
 /// and `set_matrix(b, h, S)` convert at the boundary, and are the only way that callers should use.
 /// Storage: for each head, panels of one cache line of V, each [K, lanes] and contiguous; lanes beyond V
 /// are padding. The layout is the same for every instruction set, but it is not part of the interface.
-template <class Scalar_, class Sizes = Dims<>>
+///
+/// @tparam StateScalar what is stored: the scalar of the arithmetic, or BFloat16 for float. That halves the memory,
+/// and nearly doubles the speed of `step` where states do not fit the caches; the arithmetic stays in float, and
+/// what is written is rounded to 8 bits of mantissa. Do not use it where
+///  - a decay is so near to 1 that a token changes a state by less than 1/256 of it: what is added is then rounded,
+///    below 1/512 to nothing, and a sum stops growing (slow heads of RetNet and Mamba-2, and no decay at all);
+///  - what was stored is to be replaced exactly: the delta rules keep an error of about 2^-9 of what they hold.
+/// Long contents that decay are safe: errors decay with them, and stay near 2^-9 of the outputs at any length.
+template <class Scalar_, class Sizes = Dims<>, class StateScalar_ = Scalar_>
 class State {
  public:
   using Scalar = Scalar_;
+  using StateScalar = StateScalar_;
+  static_assert(std::is_same_v<Scalar, StateScalar> ||
+                    (std::is_same_v<Scalar, float> && std::is_same_v<StateScalar, BFloat16>),
+                "linrec: a state is stored in the scalar of its kernel, or in BFloat16 for a kernel of float");
   using Matrix = Eigen::Matrix<Scalar, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   static constexpr Index lanes = Lanes<Scalar>::size;
 
@@ -31,8 +44,8 @@ class State {
     if (sequences < 0) throw ValueError(message("sequences: expected at least 0, got ", sequences));
     positions_.assign(static_cast<std::size_t>(sequences), 0);
     numbers_.assign(static_cast<std::size_t>(checked_product(
-                        {sequences, dims_.heads(), dims_.key(), padded<Scalar>(dims_.value())})),
-                    Scalar(0));
+                        {sequences, dims_.heads(), rows(), padded<Scalar>(dims_.value())})),
+                    StateScalar());
     scratch_.assign(static_cast<std::size_t>(Block<Scalar>::scratch_size(1, dims_.key())), Scalar(0));
   }
 
@@ -49,15 +62,15 @@ class State {
     positions_[i] = position;
   }
 
-  /// A copy of S [K, V] of one head.
+  /// A copy of S [K, V] of one head, exactly.
   Matrix matrix(Index b, Index h) const {
     check_head(b, h);
     Matrix s(dims_.key(), dims_.value());
     for (Index j = 0; j < s.cols(); ++j)
-      for (Index i = 0; i < s.rows(); ++i) s(i, j) = panel(b, h, j / lanes)[i * lanes + j % lanes];
+      for (Index i = 0; i < s.rows(); ++i) s(i, j) = static_cast<Scalar>(panel(b, h, j / lanes)[place(i, j % lanes)]);
     return s;
   }
-  /// Replaces S [K, V] of one head.
+  /// Replaces S [K, V] of one head; where less is stored, by the nearest numbers.
   /// @throws ShapeError if S has another shape.
   template <class Derived>
   void set_matrix(Index b, Index h, const Eigen::MatrixBase<Derived>& s) {
@@ -67,13 +80,14 @@ class State {
                                s.rows(), ", ", s.cols(), "]"));
     const Matrix values = s.template cast<Scalar>();
     for (Index j = 0; j < values.cols(); ++j)
-      for (Index i = 0; i < values.rows(); ++i) panel(b, h, j / lanes)[i * lanes + j % lanes] = values(i, j);
+      for (Index i = 0; i < values.rows(); ++i)
+        panel(b, h, j / lanes)[place(i, j % lanes)] = StateScalar(values(i, j));
   }
 
   /// Sequence b starts afresh: all zero, position 0.
   void reset(Index b) {
     positions_[checked_sequence(b)] = 0;
-    std::fill_n(panel(b, 0, 0), dims_.heads() * head_size(), Scalar(0));
+    std::fill_n(panel(b, 0, 0), dims_.heads() * head_size(), StateScalar());
   }
 
   /// Same sizes, positions and numbers, bit for bit but for the sign of zero; NaN equals nothing.
@@ -85,18 +99,26 @@ class State {
     return true;
   }
 
-  /// For kernels: panel p of head h, [K, lanes].
-  Scalar* panel(Index b, Index h, Index p) { return numbers_.data() + offset(b, h, p); }
-  const Scalar* panel(Index b, Index h, Index p) const { return numbers_.data() + offset(b, h, p); }
+  /// For kernels: panel p of head h, [K, lanes]; of BFloat16 with the rows 2i and 2i + 1 in turn, lane by lane.
+  StateScalar* panel(Index b, Index h, Index p) { return numbers_.data() + offset(b, h, p); }
+  const StateScalar* panel(Index b, Index h, Index p) const { return numbers_.data() + offset(b, h, p); }
+  /// Where a panel has row i of a lane.
+  static Index place(Index i, Index lane) {
+    if constexpr (std::is_same_v<Scalar, StateScalar>)
+      return i * lanes + lane;
+    else
+      return i / 2 * 2 * lanes + 2 * lane + i % 2;
+  }
   /// For kernels: the scratch of a block of one token, so that a step needs no allocation.
   Scalar* scratch() { return scratch_.data(); }
   /// For kernels: moves on by `tokens`.
   void advance(Index b, Index tokens) noexcept { positions_[static_cast<std::size_t>(b)] += tokens; }
 
  private:
-  Index head_size() const { return dims_.key() * padded<Scalar>(dims_.value()); }
+  Index rows() const { return detail::stored_rows<Scalar, StateScalar>(dims_.key()); }
+  Index head_size() const { return rows() * padded<Scalar>(dims_.value()); }
   Index offset(Index b, Index h, Index p) const {
-    return (b * dims_.heads() + h) * head_size() + p * dims_.key() * lanes;
+    return (b * dims_.heads() + h) * head_size() + p * rows() * lanes;
   }
   std::size_t checked_sequence(Index b) const {
     if (b < 0 || b >= sequences())
@@ -111,7 +133,7 @@ class State {
 
   Sizes dims_;
   std::vector<std::int64_t> positions_;
-  AlignedVector<Scalar> numbers_;
+  AlignedVector<StateScalar> numbers_;
   AlignedVector<Scalar> scratch_;
 };
 

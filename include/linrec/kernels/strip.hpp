@@ -1,6 +1,9 @@
 // Strip: the same row of one or two neighbouring panels of a state, in registers.
 #pragma once
 
+#include <type_traits>
+
+#include "linrec/core/bfloat16.hpp"
 #include "linrec/core/simd.hpp"
 
 namespace linrec::detail {
@@ -63,13 +66,99 @@ struct Strip {
     for (Index j = 0; j < width; ++j) result.part[j] = multiply_add(a.part[j], b.part[j], c.part[j]);
     return result;
   }
+  friend EIGEN_ALWAYS_INLINE Strip quiet(const Strip& a) {
+    Strip result;
+    for (Index j = 0; j < width; ++j)
+      for (Index n = 0; n < L::packets; ++n) result.part[j].packet[n] = linrec::quiet(a.part[j].packet[n]);
+    return result;
+  }
 };
 
 /// The two panels of a strip, or the one: rows of the next are `stride` numbers further.
-template <class Scalar>
+template <class Number>
 struct Panels {
-  Scalar* first;
+  Number* first;
   Index key, stride;
+};
+
+/// Rows of a panel in memory: where numbers are halves, two rows share a line.
+template <class Scalar, class StateScalar>
+constexpr Index stored_rows(Index key) {
+  return std::is_same_v<Scalar, StateScalar> ? key : (key + 1) / 2 * 2;
+}
+
+/// Two rows of a strip of panels.
+template <class Scalar, Index width>
+class RowPair {
+  using L = Lanes<Scalar>;
+  using S = Strip<Scalar, width>;
+  using Packet = typename L::Packet;
+
+ public:
+  S even, odd;
+
+  /// Rows i and i + 1, i even.
+  static EIGEN_ALWAYS_INLINE RowPair load(const Panels<Scalar>& p, Index i) {
+    const Scalar* row = p.first + i * L::size;
+    return {S::load(row, p.stride), S::load(row + L::size, p.stride)};
+  }
+  EIGEN_ALWAYS_INLINE void store(const Panels<Scalar>& p, Index i) const {
+    Scalar* row = p.first + i * L::size;
+    even.store(row, p.stride);
+    odd.store(row + L::size, p.stride);
+  }
+  /// Row i, the last of an odd number; `odd` is not touched.
+  static EIGEN_ALWAYS_INLINE RowPair load_last(const Panels<Scalar>& p, Index i) {
+    return {S::load(p.first + i * L::size, p.stride), S::zero()};
+  }
+  EIGEN_ALWAYS_INLINE void store_last(const Panels<Scalar>& p, Index i) const {
+    even.store(p.first + i * L::size, p.stride);
+  }
+
+  /// Of bfloat16: pairs of an even and an odd row.
+  static EIGEN_ALWAYS_INLINE RowPair load(const Panels<BFloat16>& p, Index i) {
+    RowPair pair;
+    for (Index j = 0; j < width; ++j)
+      for (Index n = 0; n < L::packets; ++n) {
+        const BFloat16* from = p.first + i * L::size + j * p.stride + 2 * n * L::packet_size;
+        if constexpr (has_bfloat16_pairs<Packet>) {
+          const auto halves = load_pairs<Packet>(from);
+          pair.even.part[j].packet[n] = widen_low<Packet>(halves);
+          pair.odd.part[j].packet[n] = widen_high<Packet>(halves);
+        } else {
+          pair.even.part[j].packet[n] = from[0].value();
+          pair.odd.part[j].packet[n] = from[1].value();
+        }
+      }
+    return pair;
+  }
+  EIGEN_ALWAYS_INLINE void store(const Panels<BFloat16>& p, Index i) const {
+    store_with(p, i, [](const auto& low, const auto& high) LINREC_INLINE_LAMBDA { return narrow(low, high); });
+  }
+  static EIGEN_ALWAYS_INLINE RowPair load_last(const Panels<BFloat16>& p, Index i) { return load(p, i); }
+  EIGEN_ALWAYS_INLINE void store_last(const Panels<BFloat16>& p, Index i) const { store(p, i); }
+
+  /// As store, where each NaN is quiet.
+  EIGEN_ALWAYS_INLINE void store_quiet(const Panels<Scalar>& p, Index i) const { store(p, i); }
+  EIGEN_ALWAYS_INLINE void store_last_quiet(const Panels<Scalar>& p, Index i) const { store_last(p, i); }
+  EIGEN_ALWAYS_INLINE void store_last_quiet(const Panels<BFloat16>& p, Index i) const { store_quiet(p, i); }
+  EIGEN_ALWAYS_INLINE void store_quiet(const Panels<BFloat16>& p, Index i) const {
+    store_with(p, i, [](const auto& low, const auto& high) LINREC_INLINE_LAMBDA { return narrow_quiet(low, high); });
+  }
+
+ private:
+  template <class Narrow>
+  EIGEN_ALWAYS_INLINE void store_with(const Panels<BFloat16>& p, Index i, Narrow narrow_pair) const {
+    for (Index j = 0; j < width; ++j)
+      for (Index n = 0; n < L::packets; ++n) {
+        BFloat16* to = p.first + i * L::size + j * p.stride + 2 * n * L::packet_size;
+        const Packet &low = even.part[j].packet[n], &high = odd.part[j].packet[n];
+        if constexpr (has_bfloat16_pairs<Packet>)
+          store_pairs<Packet>(to, narrow_pair(low, high));
+        else
+          to[0] = BFloat16(low), to[1] = BFloat16(high);
+      }
+  }
 };
 
 }  // namespace linrec::detail
