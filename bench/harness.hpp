@@ -149,24 +149,18 @@ void add_variant(const std::string& kernel, const std::string& shape, const std:
                 [subject](benchmark::State& run) { run_decode(run, subject); });
 }
 
-/// All variants of a kernel at H x K x V: float and double, without and with a taper, sizes known at run time
-/// or ("/fixed") at compile time; and with a state of bfloat16 ("/bf16"). make_subject is called as
-/// operator()<Scalar, Taper, StateScalar>(dims).
+/// The variants of a kernel at H x K x V: float, with a taper ("/linear"), with sizes known at compile time ("/fixed"),
+/// with a state of bfloat16 ("/bf16"), and double. make_subject is called as operator()<Scalar, Taper,
+/// StateScalar>(dims).
 template <int H, int K, int V, class MakeSubject>
 void add(const std::string& kernel, const std::string& shape, MakeSubject make_subject) {
-  const auto variant = [&]<class Scalar, class Taper>() {
-    const std::string tail = std::string(sizeof(Scalar) == 4 ? "/float" : "/double") +
-                             (std::is_same_v<Taper, NoTaper> ? "/none" : "/linear");
-    add_variant(kernel, shape, tail, make_subject.template operator()<Scalar, Taper, Scalar>(Dims<>(H, K, V)));
-    add_variant(kernel, shape, tail + "/fixed",
-                make_subject.template operator()<Scalar, Taper, Scalar>(Dims<H, K, V>()));
-  };
-  variant.template operator()<float, NoTaper>();
-  variant.template operator()<float, LinearTaper>();
-  variant.template operator()<double, NoTaper>();
-  variant.template operator()<double, LinearTaper>();
-  add_variant(kernel, shape, "/float/none/bf16",
-              make_subject.template operator()<float, NoTaper, BFloat16>(Dims<>(H, K, V)));
+  const Dims<> dims(H, K, V);
+  add_variant(kernel, shape, "/float/none", make_subject.template operator()<float, NoTaper, float>(dims));
+  add_variant(kernel, shape, "/float/linear", make_subject.template operator()<float, LinearTaper, float>(dims));
+  add_variant(kernel, shape, "/float/none/fixed",
+              make_subject.template operator()<float, NoTaper, float>(Dims<H, K, V>()));
+  add_variant(kernel, shape, "/float/none/bf16", make_subject.template operator()<float, NoTaper, BFloat16>(dims));
+  add_variant(kernel, shape, "/double/none", make_subject.template operator()<double, NoTaper, double>(dims));
 }
 
 // One a file; main.cpp calls them.
