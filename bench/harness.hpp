@@ -133,5 +133,6 @@ void add_gla();
 void add_retnet();
 void add_layers();
 void add_ska();
+void add_threads();
 
 }  // namespace linrec::bench

@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
   linrec::bench::add_retnet();
   linrec::bench::add_layers();
   linrec::bench::add_ska();
+  linrec::bench::add_threads();
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
 }
