@@ -173,5 +173,6 @@ void add_layers();
 void add_ska();
 void add_micro_kernel();
 void add_ggml();  // only where ggml is installed
+void add_threads();
 
 }  // namespace linrec::bench

@@ -18,6 +18,7 @@ int main(int argc, char** argv) {
   linrec::bench::add_micro_kernel();
   linrec::bench::add_layers();
   linrec::bench::add_ska();
+  linrec::bench::add_threads();
 #ifdef LINREC_BENCH_GGML
   linrec::bench::add_ggml();
 #endif

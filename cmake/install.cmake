@@ -17,7 +17,7 @@ configure_package_config_file(cmake/linrecConfig.cmake.in "${PROJECT_BINARY_DIR}
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/linrecConfigVersion.cmake"
                                  COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
 install(FILES "${PROJECT_BINARY_DIR}/linrecConfig.cmake" "${PROJECT_BINARY_DIR}/linrecConfigVersion.cmake"
-              cmake/linrecFindEigen.cmake
+              cmake/linrecFindEigen.cmake cmake/linrecFindComponent.cmake
         DESTINATION "${linrec_package_dir}")
 
 # linrec.pc finds the headers relative to itself.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building linrec needs and this machine lacks: scripts/setup.sh [--demo] [--ci]
 #   --demo  also gnuplot, which draws the demo's curves
-#   --ci    also all that .ci/run uses: gnuplot and clang++
+#   --ci    also all that .ci/run uses: gnuplot, and clang++ with its OpenMP
 # Works with the packages of Debian and Ubuntu; elsewhere it says what is needed and fails.
 set -euo pipefail
 
@@ -44,8 +44,13 @@ has_header nlohmann/json.hpp || need nlohmann-json3-dev "nlohmann_json 3.10 or n
 has_header CLI/CLI.hpp || need libcli11-dev "CLI11 2"
 has_header catch2/catch_all.hpp catch2/catch.hpp || need catch2 "Catch2 2.13 or 3"
 has_header benchmark/benchmark.h || need libbenchmark-dev "Google Benchmark"
+has_header tbb/task_arena.h || need libtbb-dev "oneTBB, for the adapter to it"
 if $want_demo; then has_tool gnuplot || need gnuplot-nox "gnuplot"; fi
-if $want_ci; then has_tool clang++ || need clang "clang++ 14 or newer"; fi
+if $want_ci; then
+  has_tool clang++ || need clang "clang++ 14 or newer"
+  echo '#include <omp.h>' | clang++ -fopenmp -fsyntax-only -x c++ - > /dev/null 2>&1 ||
+    need libomp-dev "OpenMP for clang++"
+fi
 
 # Whether version $1 is at least $2.
 at_least() { [[ $(printf '%s\n' "$2" "$1" | sort -V | head -n 1) == "$2" ]]; }

@@ -41,8 +41,8 @@ class ResidualBlock : public Layer<ResidualBlock<Scalar, F>, Scalar> {
   }
 
   void forward(const PackedRows& rows, Rows<const Scalar> x, Rows<Scalar> out, LayerState<Scalar>& state,
-               Scalar* scratch) const noexcept {
-    Arena<Scalar> arena(scratch);
+               Scalar* scratch) const {
+    Arena<Scalar> arena(scratch, rows.executor.concurrency());
     const Buffers b(arena, *this, x.count);
     norm_.apply(x, b.normed);
     branch_->forward(rows, b.normed, {}, &state, b.of_branch);
@@ -67,7 +67,8 @@ class ResidualBlock : public Layer<ResidualBlock<Scalar, F>, Scalar> {
  private:
   struct Buffers {
     Buffers(Arena<Scalar>& arena, const ResidualBlock& block, Index rows)
-        : normed(arena.rows(rows, block.width())), of_branch(arena.take(block.branch_->scratch_size(rows))) {}
+        : normed(arena.rows(rows, block.width())),
+          of_branch(arena.take(block.branch_->scratch_size(rows, arena.workers()))) {}
     Rows<Scalar> normed;
     Scalar* of_branch;
   };

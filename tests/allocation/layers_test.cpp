@@ -9,6 +9,15 @@ namespace linrec::test {
 
 namespace {
 
+/// Three workers, all in the calling thread.
+struct ThreeWorkers {
+  Index concurrency() const { return 3; }
+  template <class F>
+  void for_each(Index n, double, F&& f) const {
+    for (Index i = 0; i < n; ++i) f(i, i % 3);
+  }
+};
+
 /// Steps of B sequences, then prefills of T tokens each.
 void check_allocates_nothing(const LayerOf<float>& layer, Index B, Index T) {
   INFO(B << " sequences, " << T << " tokens");
@@ -41,6 +50,11 @@ void check_allocates_nothing(const LayerOf<float>& layer, Index B, Index T) {
   layer.prefill(all, all_v, state, all_y, {ragged, &workspace});
   const long by_prefill = of_prefill.count();
   CHECK(by_prefill == 0);
+  layer.prefill(all, all_v, state, all_y, {.workspace = &workspace}, ThreeWorkers());
+  const CountAllocations of_workers;
+  layer.prefill(all, all_v, state, all_y, {.workspace = &workspace}, ThreeWorkers());
+  const long by_workers = of_workers.count();
+  CHECK(by_workers == 0);
 
   // A state that is copied into one of the same shape takes its memory.
   LayerState<float> fork = state;

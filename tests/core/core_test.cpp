@@ -13,6 +13,7 @@
 #include "linrec/core/workspace.hpp"
 #include "tests/catch.hpp"
 #include "tests/core/thread_executor.hpp"
+#include "tests/error_of.hpp"
 
 namespace linrec::test {
 
@@ -128,6 +129,71 @@ TEST_CASE("executors: what is one, and every item runs once") {
   std::vector<Index> order;
   SerialExecutor().for_each(3, 1.0, [&](Index item, Index) { order.push_back(item); });
   CHECK(order == std::vector<Index>{0, 1, 2});
+}
+
+namespace {
+
+/// Remembers what it was asked for.
+struct Recorder {
+  Index workers;
+  mutable Index items = -1;
+  mutable double cost = -1;
+
+  Index concurrency() const { return workers; }
+  template <class F>
+  void for_each(Index n, double flops, F&& f) const {
+    items = n, cost = flops;
+    for (Index i = 0; i < n; ++i) f(i, workers - 1);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("executors: a reference to any of them") {
+  static_assert(Executor<ExecutorRef> && !std::is_constructible_v<ExecutorRef, int>);
+  CHECK(ExecutorRef().concurrency() == 1);
+  CHECK(runs(ExecutorRef(), 5) == std::vector<int>(5, 1));
+  const ThreadExecutor threads{3};
+  CHECK(ExecutorRef(threads).concurrency() == 3);
+  for (const Index n : {0, 1, 100})
+    CHECK(runs(ExecutorRef(threads), n) == std::vector<int>(static_cast<std::size_t>(n), 1));
+
+  const Recorder recorder{4};
+  const ExecutorRef reference = recorder, copy = reference;
+  Index sum = 0;
+  const auto add = [&](Index item, Index worker) { sum += 10 * item + worker; };
+  copy.for_each(3, 2.5, add);
+  CHECK(sum == 10 * (0 + 1 + 2) + 3 * 3);
+  CHECK((recorder.items == 3 && recorder.cost == 2.5));
+  CHECK(error_of([] { ExecutorRef(Recorder{0}); }) ==
+        "ValueError: executor: expected a concurrency of at least 1, got 0");
+}
+
+TEST_CASE("executors: ranges cover everything once, in whole grains") {
+  for (const Index workers : {1, 2, 3, 7})
+    for (const Index grain : {1, 6, 8})
+      for (const Index size : {0, 1, 5, 6, 7, 48, 100, 1000}) {
+        INFO(workers << " workers, " << size << " in grains of " << grain);
+        const Recorder recorder{workers};
+        Index next = 0;
+        bool whole = true;
+        for_each_range(recorder, size, grain, 12.0, [&](Index first, Index count) {
+          whole = whole && first == next && first % grain == 0 && count >= 0;
+          next += count;
+        });
+        CHECK((whole && next == size));
+        if (workers > 1) CHECK(recorder.cost * static_cast<double>(recorder.items) == Approx(12));
+        if (size == 1000 && workers > 1) CHECK(recorder.items == 4 * workers);
+      }
+}
+
+TEST_CASE("executors: what is worth threads") {
+  CHECK(!worth_threads(0, 1e9));
+  CHECK(!worth_threads(1, 1e9));
+  CHECK(worth_threads(2, 1e9));
+  CHECK(worth_threads(100, least_parallel_flops / 100));
+  CHECK(!worth_threads(100, least_parallel_flops / 101));
+  CHECK(!worth_threads(100, std::numeric_limits<double>::quiet_NaN()));
 }
 
 }  // namespace linrec::test

@@ -78,7 +78,7 @@ TEST_CASE("threads give the same bits, also more threads than heads") {
       const Inputs inputs = random_inputs(config, 3, 40, 4);
       const StatePointer serial = random_state(config, 3, 5);
       const Tensor expected = prefill(config, inputs, *serial, {.mode = mode});
-      for (const Index threads : {1, 3, 20}) {
+      for (const Index threads : {1, 2, 3, 7, 20}) {
         const StatePointer state = random_state(config, 3, 5);
         CHECK(difference(prefill(config, inputs, *state, {.threads = threads, .mode = mode}), expected) == "");
         CHECK(same_bits(state->numbers(), serial->numbers()));

@@ -54,6 +54,7 @@ class AnyLayerState {
 struct LayerRun {
   SequenceLayout layout = {};
   Workspace* workspace = nullptr;
+  ExecutorRef executor = {};
 };
 
 class AnyLayer {

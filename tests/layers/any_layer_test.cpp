@@ -199,7 +199,7 @@ void AnyLayer::prefill(const Tensor& x, Tensor& v_first, AnyLayerState& state, T
         using Scalar = decltype(scalar_of(layer));
         with_views<Scalar>(x, v_first, y, [&](const auto& in, const auto& values, const auto& out) {
           layer->prefill(in, values, std::get<LayerState<Scalar>>(state.state_), out,
-                         {run.layout, run.workspace});
+                         {run.layout, run.workspace}, run.executor);
         });
       },
       layer_);

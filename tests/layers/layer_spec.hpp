@@ -55,7 +55,7 @@ class LayerOf {
   virtual void validate(const Input& x, const Output& v_first, const LayerState<Scalar>& state,
                         const Output& y, const SequenceLayout& layout) const = 0;
   virtual void prefill(const Input& x, const Output& v_first, LayerState<Scalar>& state, const Output& y,
-                       const PrefillOptions& options) const = 0;
+                       const PrefillOptions& options, const ExecutorRef& executor = {}) const = 0;
   virtual void step(const Input& x, const Output& v_first, LayerState<Scalar>& state,
                     const Output& y) const noexcept = 0;
 };

@@ -41,11 +41,11 @@ class TypedLayer final : public LayerOf<typename Layer::Scalar> {
       layer_.validate(x, state, y, layout);
   }
   void prefill(const Input& x, [[maybe_unused]] const Output& v_first, LayerState<Scalar>& state,
-               const Output& y, const PrefillOptions& options) const override {
+               const Output& y, const PrefillOptions& options, const ExecutorRef& executor) const override {
     if constexpr (hands_values_on)
-      layer_.prefill(x, v_first, state, y, options);
+      layer_.prefill(x, v_first, state, y, options, executor);
     else
-      layer_.prefill(x, state, y, options);
+      layer_.prefill(x, state, y, options, executor);
   }
   void step(const Input& x, [[maybe_unused]] const Output& v_first, LayerState<Scalar>& state,
             const Output& y) const noexcept override {

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "tests/catch.hpp"
+#include "tests/core/thread_executor.hpp"
 #include "tests/io/snapshot_helpers.hpp"
 #include "tests/models/loaded.hpp"
 #include "tests/models/recipes.hpp"
@@ -107,6 +108,30 @@ TEST_CASE("model: prefill, steps and any split give the same bits") {
       else
         CHECK((last.rows() == 1 && last.isZero(0)));  // a call without tokens
       CHECK((bits_of(again) == bits_of(alone.state)));
+    }
+  });
+}
+
+TEST_CASE("model: threads give the same bits") {
+  for_each_model([&]<class Scalar>(const LanguageModel<Scalar>& model) {
+    const auto tokens = random_tokens(2 * 40, model.vocabulary());
+    auto serial = model.initial_state(2);
+    const Logits<Scalar> expected = model.prefill(tokens, serial);
+    Workspace workspace;
+    for (const Index threads : {2, 7}) {
+      const ThreadExecutor executor{threads};
+      auto state = model.initial_state(2), again = state;
+      CHECK(same_bits(model.prefill(tokens, state, {}, executor), expected));
+      CHECK((bits_of(state) == bits_of(serial)));
+      const Logits<Scalar> last = model.prefill_last(tokens, again, {.workspace = &workspace}, executor);
+      CHECK(same_bits(Logits<Scalar>(last.row(1)), Logits<Scalar>(expected.bottomRows(1))));
+      CHECK((bits_of(again) == bits_of(serial)));
+      // One token of each sequence, as in a step.
+      auto stepped = serial;
+      const auto two = std::span(tokens).first(2);
+      const Logits<Scalar> next = model.step(two, stepped);
+      CHECK(same_bits(model.prefill(two, state, {.workspace = &workspace}, executor), next));
+      CHECK((bits_of(state) == bits_of(stepped)));
     }
   });
 }

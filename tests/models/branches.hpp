@@ -19,7 +19,7 @@ inline std::vector<double> run_branch(const Branch<double>& branch, Index sequen
   if (branch.state_shape() != nullptr) state.emplace(*branch.state_shape(), sequences);
   v_first.resize(static_cast<std::size_t>(sequences * tokens * values));
   std::vector<double> y(x.size());
-  AlignedVector<double> scratch(static_cast<std::size_t>(branch.scratch_size(chunk_rows)));
+  AlignedVector<double> scratch(static_cast<std::size_t>(branch.scratch_size(chunk_rows, 1)));
   RowPacker(sequences).for_each_chunk({}, tokens, [&](const PackedRows& rows) {
     std::vector<double> in(static_cast<std::size_t>(rows.count() * width)),
         first(static_cast<std::size_t>(rows.count() * values));

@@ -34,7 +34,8 @@ set(configure "${CMAKE_COMMAND}" -S "${consumer}" -B "${build}" -G "${GENERATOR}
 
 # Ways that must be refused, with a sentence that helps.
 set(refusal_find_package_without_json "component io of linrec needs nlohmann_json")
-set(refusal_find_package_unknown_component "component nonsense of linrec is unknown")
+set(refusal_find_package_without_tbb "component tbb of linrec needs oneTBB")
+set(refusal_find_package_unknown_component "component nonsense of linrec is unknown; there are io, tbb")
 set(refusal_find_package_other_version "requested version \"[0-9.]+\"")
 if(DEFINED refusal_${WAY})
   execute_process(COMMAND ${configure} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)

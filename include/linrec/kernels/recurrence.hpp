@@ -84,25 +84,11 @@ class Recurrence {
     validate(inputs, state, outputs, options.layout);
     Workspace own;
     Workspace& workspace = options.workspace != nullptr ? *options.workspace : own;
-    const Index heads = dims_.heads(), workers = static_cast<Index>(executor.concurrency());
-    if (workers < 1)
-      throw ValueError(message("executor: expected a concurrency of at least 1, got ", workers));
-    workspace.reserve(workers, block_bytes());
-    // As few groups of heads as keep all workers busy: neighbouring heads share cache lines and pages.
-    const Index sequences = std::max<Index>(1, state.sequences());
-    const Index groups = std::min(heads, (workers + sequences - 1) / sequences);
-    const double flops = law.correction == Correction::none ? 4 : 8;
-    const double cost = flops * static_cast<double>(dims_.key() * dims_.value()) *
-                        static_cast<double>(outputs.batch() * outputs.tokens() * heads) /
-                        static_cast<double>(sequences * groups);
-    executor.for_each(state.sequences() * groups, cost, [&](Index item, Index worker) {
-      const Index sequence = item / groups, group = item % groups;
-      run_heads(inputs, state, outputs, options, sequence, group * heads / groups,
-                (group + 1) * heads / groups, workspace.template block<Scalar>(worker));
-    });
-    for (Index s = 0; s < state.sequences(); ++s)
-      options.layout.for_each_run(s, outputs.tokens(),
-                                  [&](Index, Index, Index count) { state.advance(s, count); });
+    const ExecutorRef workers = executor;
+    const Index numbers = workers.concurrency() * scratch_size();
+    workspace.reserve(1, sizeof(Scalar) * static_cast<std::size_t>(numbers));
+    run(inputs, state, outputs, options.layout, workspace.template block<Scalar>(0), options.mode,
+        workers);
   }
 
   /// Numbers of scratch memory that `run` needs, on a cache line.
@@ -112,12 +98,21 @@ class Recurrence {
   }
   /// As prefill, for callers whose tensors fit by construction, such as layers: checks nothing and allocates
   /// nothing. Decays that prefill would refuse follow the rules of IEEE arithmetic.
+  /// @param scratch that many numbers for each worker of the executor.
   void run(const Inputs& inputs, State& state, const Output& outputs, const SequenceLayout& layout,
-           Scalar* scratch, PrefillMode mode = PrefillMode::reproducible) const noexcept {
-    for (Index s = 0; s < state.sequences(); ++s) {
-      run_heads(inputs, state, outputs, {.layout = layout, .mode = mode}, s, 0, dims_.heads(), scratch);
+           Scalar* scratch, PrefillMode mode, const ExecutorRef& executor = {}) const {
+    const Index heads = dims_.heads(), groups = head_groups(state, layout, outputs.tokens(), executor);
+    const double flops = law.correction == Correction::none ? 4 : 8;
+    const double cost = flops * static_cast<double>(dims_.key() * dims_.value()) *
+                        static_cast<double>(outputs.batch() * outputs.tokens() * heads) /
+                        static_cast<double>(std::max<Index>(1, state.sequences()) * groups);
+    executor.for_each(state.sequences() * groups, cost, [&](Index item, Index worker) {
+      const Index sequence = item / groups, group = item % groups;
+      run_heads(inputs, state, outputs, {.layout = layout, .mode = mode}, sequence, group * heads / groups,
+                (group + 1) * heads / groups, scratch + worker * scratch_size());
+    });
+    for (Index s = 0; s < state.sequences(); ++s)
       layout.for_each_run(s, outputs.tokens(), [&](Index, Index, Index count) { state.advance(s, count); });
-    }
   }
 
   /// Runs one token of each of B sequences: inputs [B, 1, ...], outputs [B, 1, H, V]. Allocates and
@@ -169,7 +164,6 @@ class Recurrence {
   using Chunk = detail::Chunk<law, Scalar, StateScalar>;
 
   const Kernel& kernel() const { return static_cast<const Kernel&>(*this); }
-  std::size_t block_bytes() const { return sizeof(Scalar) * static_cast<std::size_t>(scratch_size()); }
   static std::string text(const Sizes& d) {
     return message("[", d.heads(), ", ", d.key(), ", ", d.value(), "]");
   }
@@ -197,6 +191,21 @@ class Recurrence {
       fits = fits && heads && view.batch() == state.sequences() && view.tokens() == 1 && view.dim() == dim;
     });
     return fits;
+  }
+
+  /// Into how many groups the heads of a sequence are split: few, for neighbouring heads share cache lines and
+  /// pages, but so many that all workers are busy, whatever the lengths of the sequences.
+  Index head_groups(const State& state, const SequenceLayout& layout, Index tokens,
+                    const ExecutorRef& executor) const {
+    const Index workers = executor.concurrency();
+    if (workers == 1) return 1;
+    Index busy = 0;  // sequences that have tokens
+    for (Index s = 0; s < state.sequences(); ++s) {
+      Index runs = 0;
+      layout.for_each_run(s, tokens, [&](Index, Index, Index) { ++runs; });
+      busy += std::min<Index>(runs, 1);
+    }
+    return busy < 4 * workers ? std::min(dims_.heads(), workers) : 1;
   }
 
   /// Heads [begin, end) of one sequence, block by block.

@@ -66,16 +66,16 @@ class GatedDeltaNetLayer : public Layer<GatedDeltaNetLayer<Scalar, Spectrum, Tap
   const Config& config() const { return config_; }
 
   void forward(const PackedRows& rows, Rows<const Scalar> x, Rows<Scalar> y, LayerState<Scalar>& state,
-               Scalar* scratch) const noexcept {
+               Scalar* scratch) const {
     using Packet = typename Lanes<Scalar>::Packet;
-    Arena<Scalar> arena(scratch);
+    Arena<Scalar> arena(scratch, rows.executor.concurrency());
     const Buffers b(arena, *this, x.count);
     const Index heads = kernel_.dims().heads();
     qkv_.apply(rows, x, state, b.qkv);
-    to_g_.apply(x, b.g);
+    to_g_.apply(x, b.g, rows.executor);
     map_rows(b.g, [](const Packet& a)
                       LINREC_INLINE_LAMBDA { return log_sigmoid_packet(Eigen::internal::pnegate(a)); });
-    to_beta_.apply(x, b.beta);
+    to_beta_.apply(x, b.beta, rows.executor);
     const Packet largest = Eigen::internal::pset1<Packet>(Scalar(config_.allow_neg_eigval ? 2 : 1));
     map_rows(b.beta, [&](const Packet& a)
                          LINREC_INLINE_LAMBDA { return Eigen::internal::pmul(largest, sigmoid_packet(a)); });
@@ -84,8 +84,8 @@ class GatedDeltaNetLayer : public Layer<GatedDeltaNetLayer<Scalar, Spectrum, Tap
                  .v = as_heads<const Scalar>(b.qkv.v, heads),
                  .g = as_heads<const Scalar>(b.g, heads),
                  .beta = as_heads<const Scalar>(b.beta, heads)},
-                state.recurrent(), as_heads(b.output.heads, heads), rows.layout(), b.kernel);
-    output_.apply(x, b.output, y);
+                state.recurrent(), as_heads(b.output.heads, heads), rows.layout(), b.kernel, rows.mode, rows.executor);
+    output_.apply(x, b.output, y, rows.executor);
   }
 
  private:
@@ -95,7 +95,7 @@ class GatedDeltaNetLayer : public Layer<GatedDeltaNetLayer<Scalar, Spectrum, Tap
           g(arena.rows(rows, layer.to_g_.outputs())),
           beta(arena.rows(rows, layer.to_beta_.outputs())),
           output(arena, layer.output_, rows),
-          kernel(arena.take(layer.kernel_.scratch_size())) {}
+          kernel(arena.take(arena.workers() * layer.kernel_.scratch_size())) {}
     typename QKVProjection<Scalar>::Buffers qkv;
     Rows<Scalar> g, beta;
     typename GatedHeadOutput<Scalar>::Buffers output;

@@ -60,13 +60,13 @@ class GatedHeadOutput {
   }
 
   /// y [n, D] from the layer's inputs x [n, D], and from the heads, which it overwrites. y may be x.
-  void apply(Rows<const Scalar> x, const Buffers& b, Rows<Scalar> y) const noexcept {
+  void apply(Rows<const Scalar> x, const Buffers& b, Rows<Scalar> y, const ExecutorRef& executor = {}) const {
     norm_.apply(b.heads, b.heads);
     if (gated_) {
-      to_gate_.apply(x, b.gate);
+      to_gate_.apply(x, b.gate, executor);
       gate_with_silu<Scalar>(b.heads, b.gate, b.heads);
     }
-    to_output_.apply(b.heads, y);
+    to_output_.apply(b.heads, y, executor);
   }
 
  private:

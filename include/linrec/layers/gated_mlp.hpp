@@ -37,13 +37,13 @@ class GatedMLP {
   }
 
   /// y may be x.
-  void apply(Rows<const Scalar> x, Rows<Scalar> y, Scalar* scratch) const noexcept {
-    Arena<Scalar> arena(scratch);
+  void apply(Rows<const Scalar> x, Rows<Scalar> y, Scalar* scratch, const ExecutorRef& executor = {}) const {
+    Arena<Scalar> arena(scratch, 1);
     const Rows<Scalar> gate = arena.rows(x.count, gate_.outputs()), up = arena.rows(x.count, gate_.outputs());
-    gate_.apply(x, gate);
-    up_.apply(x, up);
+    gate_.apply(x, gate, executor);
+    up_.apply(x, up, executor);
     gate_with_silu<Scalar>(up, gate, up);
-    down_.apply(up, y);
+    down_.apply(up, y, executor);
   }
 
  private:

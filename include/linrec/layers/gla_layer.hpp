@@ -77,17 +77,18 @@ class GLALayer : public Layer<GLALayer<Scalar, Spectrum, Taper>, Scalar> {
   const Config& config() const { return config_; }
 
   void forward(const PackedRows& rows, Rows<const Scalar> x, Rows<Scalar> y, LayerState<Scalar>& state,
-               Scalar* scratch) const noexcept {
-    Arena<Scalar> arena(scratch);
+               Scalar* scratch) const {
+    Arena<Scalar> arena(scratch, rows.executor.concurrency());
     const Buffers b(arena, *this, x.count);
     qkv_.apply(rows, x, state, b.qkv);
-    fill_log_decays(x, b);
+    fill_log_decays(x, b, rows.executor);
     kernel_.run({.q = as_heads<const Scalar>(b.qkv.q, config_.heads),
                  .k = as_heads<const Scalar>(b.qkv.k, config_.groups()),
                  .v = as_heads<const Scalar>(b.qkv.v, config_.groups()),
                  .gk = as_heads<const Scalar>(b.gk, config_.groups())},
-                state.recurrent(), as_heads(b.output.heads, config_.heads), rows.layout(), b.kernel);
-    output_.apply(x, b.output, y);
+                state.recurrent(), as_heads(b.output.heads, config_.heads), rows.layout(), b.kernel, rows.mode,
+                rows.executor);
+    output_.apply(x, b.output, y, rows.executor);
   }
 
  private:
@@ -97,7 +98,7 @@ class GLALayer : public Layer<GLALayer<Scalar, Spectrum, Taper>, Scalar> {
           low_rank(arena.rows(rows, layer.to_low_rank_.outputs())),
           gk(arena.rows(rows, layer.to_gk_.outputs())),
           output(arena, layer.output_, rows),
-          kernel(arena.take(layer.kernel_.scratch_size())) {}
+          kernel(arena.take(arena.workers() * layer.kernel_.scratch_size())) {}
     typename QKVProjection<Scalar>::Buffers qkv;
     Rows<Scalar> low_rank, gk;
     typename GatedHeadOutput<Scalar>::Buffers output;
@@ -137,16 +138,16 @@ class GLALayer : public Layer<GLALayer<Scalar, Spectrum, Taper>, Scalar> {
     }
   }
 
-  void fill_log_decays(Rows<const Scalar> x, const Buffers& b) const noexcept {
+  void fill_log_decays(Rows<const Scalar> x, const Buffers& b, const ExecutorRef& executor) const {
     using namespace Eigen::internal;
     using Packet = typename Lanes<Scalar>::Packet;
     if (!low_rank_) {
-      to_gk_.apply(x, b.gk);
+      to_gk_.apply(x, b.gk, executor);
       map_rows(b.gk, [](const Packet& a) LINREC_INLINE_LAMBDA { return log_sigmoid_packet(pnegate(a)); });
       return;
     }
-    to_low_rank_.apply(x, b.low_rank);
-    to_gk_.apply(b.low_rank, b.gk);
+    to_low_rank_.apply(x, b.low_rank, executor);
+    to_gk_.apply(b.low_rank, b.gk, executor);
     const Packet normalizer = pset1<Packet>(static_cast<Scalar>(config_.gate_logit_normalizer));
     const Packet lowest = pset1<Packet>(static_cast<Scalar>(config_.clamp_min));
     map_rows(b.gk, [&](const Packet& a) LINREC_INLINE_LAMBDA {

@@ -2,10 +2,12 @@
 //
 // A layer derives from Layer<Derived, Scalar>, calls describe(width, state shape) when it is constructed, and
 // has
-//   struct Buffers { Buffers(arena, layer, rows); ... }        its scratch memory for that many rows
-//   void forward(rows, x, y, state, scratch) const noexcept    the tokens of a chunk: reads x [n, D], writes
-//                                                              y [n, D] (may be x), moves the state on
-// forward must treat every row by itself, so that any split of a sequence gives the same bits.
+//   struct Buffers { Buffers(arena, layer, rows); ... }   its scratch memory for that many rows, and for
+//                                                         arena.workers()
+//   void forward(rows, x, y, state, scratch) const        the tokens of a chunk: reads x [n, D], writes y
+//                                                         [n, D] (may be x), moves the state on
+// forward must treat every row by itself, so that any split of a sequence gives the same bits. It throws only
+// what rows.executor throws.
 #pragma once
 
 #include <cassert>
@@ -53,8 +55,8 @@ class Layer {
   Index width() const { return width_; }
   const LayerStateShape& state_shape() const { return shape_; }
   /// Numbers of scratch memory that forward needs.
-  Index scratch_size(Index rows) const {
-    Arena<Scalar> arena;
+  Index scratch_size(Index rows, Index workers = 1) const {
+    Arena<Scalar> arena(workers);
     [[maybe_unused]] const typename Derived::Buffers buffers(arena, layer(), rows);
     return arena.used();
   }
@@ -74,15 +76,19 @@ class Layer {
                                ", got one without scratch memory"));
   }
 
-  /// Runs many tokens. However a sequence is split, every bit is the same. Allocates only through the
-  /// workspace.
-  /// @throws as validate, before the state or an output changes.
-  void prefill(const Input& x, State& state, const Output& y, const PrefillOptions& options = {}) const {
-    prefill_chunks(x, state, y, options, forward_to(state));
+  /// Runs many tokens. However a sequence is split, the result is the same: up to rounding, or in every bit with
+  /// PrefillMode::reproducible. Whatever the executor, every bit is the same: the linear maps are split by
+  /// outputs, the kernel by heads. Allocates only through the workspace.
+  /// @throws as validate, and ValueError for an executor without workers, before the state or an output
+  /// changes. If the executor itself throws, state and outputs are unspecified.
+  void prefill(const Input& x, State& state, const Output& y, const PrefillOptions& options = {},
+               const ExecutorRef& executor = {}) const {
+    prefill_chunks(x, state, y, options, executor, forward_to(state));
   }
 
-  /// Runs one token of each of B sequences, x and y [B, 1, 1, D]. Allocates and checks nothing; call
-  /// `validate` once on what is new.
+  /// Runs one token of each of B sequences, x and y [B, 1, 1, D], in the calling thread. Allocates and checks
+  /// nothing; call `validate` once on what is new. A layer whose weights are megabytes gains by threads here,
+  /// too: call prefill with that one token.
   void step(const Input& x, State& state, const Output& y) const noexcept {
     step_chunks(x, state, y, forward_to(state));
   }
@@ -115,19 +121,20 @@ class Layer {
   /// prefill and step, with f(rows, x, y, scratch) in the place of forward.
   template <class F>
   void prefill_chunks(const Input& x, State& state, const Output& y, const PrefillOptions& options,
-                      F&& f) const {
+                      const ExecutorRef& executor, F&& f) const {
     check(x, state, y, options.layout);
     Workspace own;
     Workspace& workspace = options.workspace != nullptr ? *options.workspace : own;
-    workspace.reserve(1, sizeof(Scalar) * static_cast<std::size_t>(buffer_size(chunk_rows)));
-    run(x, state, y, options.layout, workspace.template block<Scalar>(0), f);
+    const Index numbers = buffer_size(chunk_rows, executor.concurrency());
+    workspace.reserve(1, sizeof(Scalar) * static_cast<std::size_t>(numbers));
+    run(x, state, y, options.layout, options.mode, executor, workspace.template block<Scalar>(0), f);
   }
   template <class F>
   void step_chunks(const Input& x, State& state, const Output& y, F&& f) const noexcept {
     assert(x.extents() == (std::array<Index, 4>{state.sequences(), 1, 1, width_}) &&
            y.extents() == x.extents() && state.shape() == shape_ && has_scratch(state) &&
            "step: shapes do not fit; validate() says which");
-    run(x, state, y, {}, state.scratch(), f);
+    run(x, state, y, {}, PrefillMode::reproducible, {}, state.scratch(), f);
   }
 
  private:
@@ -141,22 +148,24 @@ class Layer {
     return state.scratch_size() >= buffer_size(std::min(state.sequences(), chunk_rows));
   }
   /// The gathered inputs, then what forward needs.
-  Index buffer_size(Index rows) const {
+  Index buffer_size(Index rows, Index workers = 1) const {
     Arena<Scalar> arena;
     arena.rows(rows, width_);
-    return arena.used() + scratch_size(rows);
+    return arena.used() + scratch_size(rows, workers);
   }
 
   template <class F>
-  void run(const Input& x, State& state, const Output& y, const SequenceLayout& layout, Scalar* memory,
-           F& f) const noexcept {
+  void run(const Input& x, State& state, const Output& y, const SequenceLayout& layout,
+           PrefillMode mode, const ExecutorRef& executor, Scalar* memory, F& f) const {
     const Index tokens = x.tokens();
     for (Index s = 0; s < state.sequences(); ++s)
       layout.for_each_padding(s, tokens, [&](Index row, Index first, Index count) {
         for (Index t = first; t < first + count; ++t) y.at(row, t, 0).setZero();
       });
-    state.packer().for_each_chunk(layout, tokens, [&](const PackedRows& rows) {
-      Arena<Scalar> arena(memory);
+    state.packer().for_each_chunk(layout, tokens, [&](PackedRows rows) {
+      rows.executor = executor;
+      rows.mode = mode;
+      Arena<Scalar> arena(memory, 1);
       const Rows<Scalar> buffer = arena.rows(rows.count(), width_);
       gather(rows, x, buffer);
       f(rows, buffer, buffer, memory + arena.used());

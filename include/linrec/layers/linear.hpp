@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "linrec/core/executor.hpp"
 #include "linrec/core/parameter.hpp"
 #include "linrec/layers/rows.hpp"
 
@@ -90,17 +91,28 @@ class Linear {
   Index outputs() const { return outputs_; }
   Index inputs() const { return inputs_; }
 
-  /// y [n, outputs] = x [n, inputs] W^T + b. y must not overlap x.
-  void apply(Rows<const Scalar> x, Rows<Scalar> y) const noexcept {
+  /// y [n, outputs] = x [n, inputs] W^T + b, the outputs split among the workers of the executor. y must not
+  /// overlap x.
+  void apply(Rows<const Scalar> x, Rows<Scalar> y, const ExecutorRef& executor = {}) const {
     assert(x.width == inputs_ && y.width == outputs_ && x.count == y.count);
-    using namespace detail;
-    if (x.count < tile_rows)
-      linear_all<1, single_row_outputs>(x, weight_.data(), bias_.data(), y);
-    else
-      linear_all<tile_rows, tile_outputs>(x, weight_.data(), bias_.data(), y);
+    const Index tile = x.count < detail::tile_rows ? detail::single_row_outputs : detail::tile_outputs;
+    const double flops = 2 * static_cast<double>(x.count) * static_cast<double>(inputs_ * outputs_);
+    for_each_range(executor, outputs_, tile, flops,
+                   [&](Index first, Index count) { apply_outputs(x, y, first, count); });
   }
 
  private:
+  /// The outputs [first, first + count).
+  void apply_outputs(Rows<const Scalar> x, Rows<Scalar> y, Index first, Index count) const noexcept {
+    using namespace detail;
+    const Scalar* weight = weight_.data() + first * inputs_;
+    const Scalar* bias = bias_.present() ? bias_.data() + first : nullptr;
+    if (x.count < tile_rows)
+      linear_all<1, single_row_outputs>(x, weight, bias, y.columns(first, count));
+    else
+      linear_all<tile_rows, tile_outputs>(x, weight, bias, y.columns(first, count));
+  }
+
   Index outputs_ = 0, inputs_ = 0;
   Parameter<Scalar> weight_, bias_;
 };

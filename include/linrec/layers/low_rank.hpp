@@ -28,11 +28,12 @@ class LowRank {
   Index rank() const { return down_.outputs(); }
 
   /// @param middle scratch, [n, at least rank]
-  void apply(Rows<const Scalar> x, FeatureMap f, Rows<Scalar> middle, Rows<Scalar> y) const noexcept {
+  void apply(Rows<const Scalar> x, FeatureMap f, Rows<Scalar> middle, Rows<Scalar> y,
+             const ExecutorRef& executor = {}) const {
     middle = middle.columns(0, rank());
-    down_.apply(x, middle);
+    down_.apply(x, middle, executor);
     apply_feature_map(f, middle);
-    up_.apply(middle, y);
+    up_.apply(middle, y, executor);
   }
 
  private:

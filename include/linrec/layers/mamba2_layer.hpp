@@ -83,31 +83,31 @@ class Mamba2Layer : public Layer<Mamba2Layer<Scalar, Spectrum, Taper>, Scalar> {
   const Config& config() const { return config_; }
 
   void forward(const PackedRows& rows, Rows<const Scalar> u, Rows<Scalar> out, LayerState<Scalar>& state,
-               Scalar* scratch) const noexcept {
-    Arena<Scalar> arena(scratch);
+               Scalar* scratch) const {
+    Arena<Scalar> arena(scratch, rows.executor.concurrency());
     const Buffers b(arena, *this, u.count);
     const Index inner = config_.inner(), keys = config_.groups * config_.state_size;
-    to_conv_.apply(u, b.before);
+    to_conv_.apply(u, b.before, rows.executor);
     convolution_.apply(rows, b.before, state.window(0), b.after);
-    to_dt_.apply(u, b.dt);
+    to_dt_.apply(u, b.dt, rows.executor);
     const Rows<Scalar> y = b.y.columns(config_.mlp_width, inner);
     kernel_.run({.x = as_heads(b.after.columns(0, inner), config_.heads),
                  .dt = as_heads(b.dt, config_.heads),
                  .B = as_heads(b.after.columns(inner, keys), config_.groups),
                  .C = as_heads(b.after.columns(inner + keys, keys), config_.groups)},
-                state.recurrent(), as_heads(y, config_.heads), rows.layout(), b.kernel);
+                state.recurrent(), as_heads(y, config_.heads), rows.layout(), b.kernel, rows.mode, rows.executor);
     const Rows<Scalar> z = b.gate.columns(0, inner);
-    to_gate_.apply(u, z);
+    to_gate_.apply(u, z, rows.executor);
     if (config_.gated_norm && config_.norm_before_gate) norm_.apply(y, y);
     gate_with_silu<Scalar>(y, z, y);
     if (config_.gated_norm && !config_.norm_before_gate) norm_.apply(y, y);
     if (config_.mlp_width > 0) {
       const Rows<Scalar> mlp = b.y.columns(0, config_.mlp_width), gate = b.gate.columns(0, config_.mlp_width);
-      to_mlp_gate_.apply(u, gate);
-      to_mlp_.apply(u, mlp);
+      to_mlp_gate_.apply(u, gate, rows.executor);
+      to_mlp_.apply(u, mlp, rows.executor);
       gate_with_silu<Scalar>(mlp, gate, mlp);
     }
-    out_.apply(b.y, out);
+    out_.apply(b.y, out, rows.executor);
   }
 
  private:
@@ -118,7 +118,7 @@ class Mamba2Layer : public Layer<Mamba2Layer<Scalar, Spectrum, Taper>, Scalar> {
           dt(arena.rows(rows, layer.config_.heads)),
           gate(arena.rows(rows, std::max(layer.config_.inner(), layer.config_.mlp_width))),
           y(arena.rows(rows, layer.config_.mlp_width + layer.config_.inner())),
-          kernel(arena.take(layer.kernel_.scratch_size())) {}
+          kernel(arena.take(arena.workers() * layer.kernel_.scratch_size())) {}
     Rows<Scalar> before, after, dt, gate, y;
     Scalar* kernel;
   };

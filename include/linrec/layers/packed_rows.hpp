@@ -8,17 +8,21 @@
 #include <span>
 #include <vector>
 
-#include "linrec/core/sequence_layout.hpp"
+#include "linrec/core/executor.hpp"
+#include "linrec/core/prefill_options.hpp"
 
 namespace linrec {
 
 /// Tokens a layer works on at a time: enough to read each weight seldom, few enough to stay in the caches.
 inline constexpr Index chunk_rows = 64;
 
-/// Rows [offsets[s], offsets[s + 1]) of a chunk are the next tokens of sequence s; there may be none.
+/// Rows [offsets[s], offsets[s + 1]) of a chunk are the next tokens of sequence s; there may be none. What a
+/// layer does with them is split among the workers of the executor.
 struct PackedRows {
   std::span<const Index> offsets;  ///< [S + 1]
   std::span<const Index> source;   ///< row i is the token source[i] = b T + t of the batch
+  ExecutorRef executor = {};
+  PrefillMode mode = PrefillMode::reproducible;  ///< of recurrences
 
   Index count() const { return static_cast<Index>(source.size()); }
   Index sequences() const { return static_cast<Index>(offsets.size()) - 1; }

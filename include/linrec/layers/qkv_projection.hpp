@@ -65,15 +65,15 @@ class QKVProjection {
 
   /// From x [n, D].
   void apply(const PackedRows& rows, Rows<const Scalar> x, LayerState<Scalar>& state,
-             const Buffers& b) const noexcept {
+             const Buffers& b) const {
     Index window = 0;
     for (const auto& [part, y] : {std::pair(&q_, b.q), std::pair(&k_, b.k), std::pair(&v_, b.v)}) {
       if (convolved()) {
         const Rows<Scalar> before = b.before.columns(0, y.width);
-        part->linear.apply(x, before);
+        part->linear.apply(x, before, rows.executor);
         part->convolution.apply(rows, before, state.window(window++), y);
       } else {
-        part->linear.apply(x, y);
+        part->linear.apply(x, y, rows.executor);
       }
       apply_feature_map(part->map, y);
     }

@@ -69,16 +69,17 @@ class RetNetLayer : public Layer<RetNetLayer<Scalar, Spectrum, Taper>, Scalar> {
   const Config& config() const { return config_; }
 
   void forward(const PackedRows& rows, Rows<const Scalar> x, Rows<Scalar> y, LayerState<Scalar>& state,
-               Scalar* scratch) const noexcept {
-    Arena<Scalar> arena(scratch);
+               Scalar* scratch) const {
+    Arena<Scalar> arena(scratch, rows.executor.concurrency());
     const Buffers b(arena, *this, x.count);
     qkv_.apply(rows, x, state, b.qkv);
     if (config_.rotary) rotate(rows, state, b);
     kernel_.run({.q = as_heads<const Scalar>(b.qkv.q, config_.heads),
                  .k = as_heads<const Scalar>(b.qkv.k, config_.groups()),
                  .v = as_heads<const Scalar>(b.qkv.v, config_.groups())},
-                state.recurrent(), as_heads(b.output.heads, config_.heads), rows.layout(), b.kernel);
-    output_.apply(x, b.output, y);
+                state.recurrent(), as_heads(b.output.heads, config_.heads), rows.layout(), b.kernel, rows.mode,
+                rows.executor);
+    output_.apply(x, b.output, y, rows.executor);
   }
 
  private:
@@ -87,7 +88,7 @@ class RetNetLayer : public Layer<RetNetLayer<Scalar, Spectrum, Taper>, Scalar> {
         : qkv(arena, layer.qkv_, rows),
           rotary(arena.take(layer.rotary_.scratch_size())),
           output(arena, layer.output_, rows),
-          kernel(arena.take(layer.kernel_.scratch_size())) {}
+          kernel(arena.take(arena.workers() * layer.kernel_.scratch_size())) {}
     typename QKVProjection<Scalar>::Buffers qkv;
     Scalar* rotary;
     typename GatedHeadOutput<Scalar>::Buffers output;

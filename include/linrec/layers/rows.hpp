@@ -28,11 +28,14 @@ struct Rows {
 };
 
 /// Hands out parts of a block of scratch memory, each on a cache line. Without memory it only counts, so that
-/// the same code that lays out buffers tells how much they need.
+/// the same code that lays out buffers tells how much they need. `workers` may need scratch of their own.
 template <class Scalar>
 class Arena {
  public:
-  explicit Arena(Scalar* memory = nullptr) : memory_(memory) {}
+  explicit Arena(Index workers = 1) : workers_(workers) {}
+  Arena(Scalar* memory, Index workers) : memory_(memory), workers_(workers) {}
+
+  Index workers() const { return workers_; }
 
   Scalar* take(Index count) {
     Scalar* part = memory_ == nullptr ? nullptr : memory_ + used_;
@@ -48,8 +51,8 @@ class Arena {
   Index used() const { return used_; }
 
  private:
-  Scalar* memory_;
-  Index used_ = 0;
+  Scalar* memory_ = nullptr;
+  Index workers_, used_ = 0;
 };
 
 /// y[i] = f(x[i]...) for n numbers at any address, packet by packet; the last packet is filled up with 0.

@@ -37,14 +37,14 @@ class RWKV7ChannelMix : public Layer<RWKV7ChannelMix<Scalar>, Scalar> {
   }
 
   void forward(const PackedRows& rows, Rows<const Scalar> x, Rows<Scalar> out, LayerState<Scalar>& state,
-               Scalar* scratch) const noexcept {
-    Arena<Scalar> arena(scratch);
+               Scalar* scratch) const {
+    Arena<Scalar> arena(scratch, rows.executor.concurrency());
     const Buffers b(arena, *this, x.count);
     token_shift(rows, x, state.window(0), b.delta);
     mix_tokens<Scalar>(x, b.delta, x_k_, b.mixed);
-    key_.apply(b.mixed, b.hidden);
+    key_.apply(b.mixed, b.hidden, rows.executor);
     apply_feature_map(FeatureMap::squared_relu, b.hidden);
-    value_.apply(b.hidden, out);
+    value_.apply(b.hidden, out, rows.executor);
     state.advance(rows);
   }
 

@@ -67,7 +67,8 @@ class RWKV7TimeMix : public Layer<RWKV7TimeMix<Scalar, Spectrum, Taper>, Scalar>
     check_values(x, v_first);
   }
   void prefill(const typename Base::Input& x, const TokenView<Scalar>& v_first, LayerState<Scalar>& state,
-               const typename Base::Output& y, const PrefillOptions& options = {}) const {
+               const typename Base::Output& y, const PrefillOptions& options = {},
+               const ExecutorRef& executor = {}) const {
     this->check(x, state, y, options.layout);
     check_values(x, v_first);
     if (config_.first_layer)
@@ -75,7 +76,7 @@ class RWKV7TimeMix : public Layer<RWKV7TimeMix<Scalar, Spectrum, Taper>, Scalar>
         options.layout.for_each_padding(s, x.tokens(), [&](Index row, Index first, Index count) {
           for (Index t = first; t < first + count; ++t) v_first.at(row, t, 0).setZero();
         });
-    this->prefill_chunks(x, state, y, options, forward_to(state, v_first));
+    this->prefill_chunks(x, state, y, options, executor, forward_to(state, v_first));
   }
   void step(const typename Base::Input& x, const TokenView<Scalar>& v_first, LayerState<Scalar>& state,
             const typename Base::Output& y) const noexcept {
@@ -86,7 +87,7 @@ class RWKV7TimeMix : public Layer<RWKV7TimeMix<Scalar, Spectrum, Taper>, Scalar>
 
   /// @param v_first [n, H V], written by the first layer and read by the others.
   void forward(const PackedRows& rows, Rows<const Scalar> x, Rows<Scalar> v_first, Rows<Scalar> out,
-               LayerState<Scalar>& state, Scalar* scratch) const noexcept;
+               LayerState<Scalar>& state, Scalar* scratch) const;
 
  private:
   struct Buffers {
@@ -104,7 +105,7 @@ class RWKV7TimeMix : public Layer<RWKV7TimeMix<Scalar, Spectrum, Taper>, Scalar>
           o(arena.rows(rows, layer.values())),
           middle(arena.rows(rows, std::max(std::max(layer.w_lora_.rank(), layer.a_lora_.rank()),
                                            std::max(layer.v_lora_.rank(), layer.g_lora_.rank())))),
-          kernel(arena.take(layer.kernel_.scratch_size())) {}
+          kernel(arena.take(arena.workers() * layer.kernel_.scratch_size())) {}
     Rows<Scalar> delta, mixed, r, k, kk, w, a, v, v_first, g, o, middle;
     Scalar* kernel;
   };
@@ -128,7 +129,7 @@ class RWKV7TimeMix : public Layer<RWKV7TimeMix<Scalar, Spectrum, Taper>, Scalar>
   auto forward_to(LayerState<Scalar>& state, const TokenView<Scalar>& v_first) const {
     return [this, &state, v_first](const PackedRows& rows, const Rows<Scalar>& x, const Rows<Scalar>& y,
                                    Scalar* scratch) {
-      Arena<Scalar> arena(scratch);
+      Arena<Scalar> arena(scratch, rows.executor.concurrency());
       const Rows<Scalar> values = Buffers(arena, *this, x.count).v_first;
       if (!config_.first_layer) gather<Scalar>(rows, v_first, values);
       forward(rows, x, values, y, state, scratch);
@@ -179,24 +180,23 @@ RWKV7TimeMix<Scalar, Spectrum, Taper>::RWKV7TimeMix(const Config& config, const 
 template <class Scalar, class Spectrum, class Taper>
 void RWKV7TimeMix<Scalar, Spectrum, Taper>::forward(const PackedRows& rows, Rows<const Scalar> x,
                                                     Rows<Scalar> v_first, Rows<Scalar> out,
-                                                    LayerState<Scalar>& state,
-                                                    Scalar* scratch) const noexcept {
-  Arena<Scalar> arena(scratch);
+                                                    LayerState<Scalar>& state, Scalar* scratch) const {
+  Arena<Scalar> arena(scratch, rows.executor.concurrency());
   const Buffers b(arena, *this, x.count);
   const auto mixed = [&](const Parameter<Scalar>& mu) {
     mix_tokens<Scalar>(x, b.delta, mu, b.mixed);
     return b.mixed;
   };
   token_shift(rows, x, state.window(0), b.delta);
-  to_r_.apply(mixed(weights_.x_r), b.r);
-  w_lora_.apply(mixed(weights_.x_w), FeatureMap::tanh, b.middle, b.w);
-  to_k_.apply(mixed(weights_.x_k), b.k);
-  to_v_.apply(mixed(weights_.x_v), b.v);
-  if (!config_.first_layer) v_lora_.apply(b.mixed, FeatureMap::identity, b.middle, b.o);
+  to_r_.apply(mixed(weights_.x_r), b.r, rows.executor);
+  w_lora_.apply(mixed(weights_.x_w), FeatureMap::tanh, b.middle, b.w, rows.executor);
+  to_k_.apply(mixed(weights_.x_k), b.k, rows.executor);
+  to_v_.apply(mixed(weights_.x_v), b.v, rows.executor);
+  if (!config_.first_layer) v_lora_.apply(b.mixed, FeatureMap::identity, b.middle, b.o, rows.executor);
   mix_values(v_first, b);
-  a_lora_.apply(mixed(weights_.x_a), FeatureMap::identity, b.middle, b.a);
+  a_lora_.apply(mixed(weights_.x_a), FeatureMap::identity, b.middle, b.a, rows.executor);
   apply_feature_map(FeatureMap::sigmoid, b.a);
-  g_lora_.apply(mixed(weights_.x_g), FeatureMap::sigmoid, b.middle, b.g);
+  g_lora_.apply(mixed(weights_.x_g), FeatureMap::sigmoid, b.middle, b.g, rows.executor);
   mix_keys(b);
   const Index heads = config_.heads;
   kernel_.run({.r = as_heads(b.r, heads),
@@ -205,10 +205,10 @@ void RWKV7TimeMix<Scalar, Spectrum, Taper>::forward(const PackedRows& rows, Rows
                .kk = as_heads(b.kk, heads),
                .iclr = as_heads(b.a, heads),
                .w_logit = as_heads(b.w, heads)},
-              state.recurrent(), as_heads(b.o, heads), rows.layout(), b.kernel);
+              state.recurrent(), as_heads(b.o, heads), rows.layout(), b.kernel, rows.mode, rows.executor);
   norm_.apply(b.o, b.o);
   add_bonus(b);
-  out_.apply(b.o, out);
+  out_.apply(b.o, out, rows.executor);
 }
 
 /// v towards v_first; the gate's logits are in o.

@@ -42,37 +42,46 @@ class ShortConvolution {
   Index width() const { return width_; }
 
   /// y [n, channels] from x [n, channels] and the tokens before, which `window` has and is moved on.
-  /// y must not overlap x.
-  void apply(const PackedRows& chunk, Rows<const Scalar> x, Window<Scalar>& window,
-             Rows<Scalar> y) const noexcept {
-    for (Index s = 0; s < chunk.sequences(); ++s)
-      for (Index t = 0; t < chunk.count(s); ++t) {
-        const Index i = chunk.first(s) + t;
-        std::copy_n(row(width_), channels_, y[i]);
-        for (Index j = 0; j < width_; ++j) {
-          const Index at = t - (width_ - 1) + j;  // in this chunk; below 0: in the window
-          accumulate(at >= 0 ? x[chunk.first(s) + at] : window.row(s, width_ + at), row(j), y[i]);
-        }
-        activate(y[i]);
-      }
+  /// y must not overlap x. The channels are split among the workers of the chunk.
+  void apply(const PackedRows& chunk, Rows<const Scalar> x, Window<Scalar>& window, Rows<Scalar> y) const {
+    const double flops =
+        static_cast<double>(2 * width_ + 20) * static_cast<double>(chunk.count() * channels_);
+    for_each_range(chunk.executor, channels_, Lanes<Scalar>::size, flops,
+                   [&](Index first, Index count) { convolve(chunk, x, window, y, first, count); });
     window.push(chunk, x);
   }
 
  private:
+  /// The channels [first, first + count).
+  void convolve(const PackedRows& chunk, Rows<const Scalar> x, const Window<Scalar>& window, Rows<Scalar> y,
+                Index first, Index count) const noexcept {
+    for (Index s = 0; s < chunk.sequences(); ++s)
+      for (Index t = 0; t < chunk.count(s); ++t) {
+        Scalar* const to = y[chunk.first(s) + t] + first;
+        std::copy_n(row(width_) + first, count, to);
+        for (Index j = 0; j < width_; ++j) {
+          const Index at = t - (width_ - 1) + j;  // in this chunk; below 0: in the window
+          const Scalar* from = at >= 0 ? x[chunk.first(s) + at] : window.row(s, width_ + at);
+          accumulate(count, from + first, row(j) + first, to);
+        }
+        activate(count, to);
+      }
+  }
+
   Scalar* row(Index j) { return taps_.data() + j * channels_; }
   const Scalar* row(Index j) const { return taps_.data() + j * channels_; }
 
-  void accumulate(const Scalar* x, const Scalar* tap, Scalar* y) const noexcept {
+  static void accumulate(Index count, const Scalar* x, const Scalar* tap, Scalar* y) noexcept {
     map_packets(
-        channels_, y,
+        count, y,
         [](const auto& a, const auto& w, const auto& sum)
             LINREC_INLINE_LAMBDA { return Eigen::internal::pmadd(a, w, sum); },
         x, tap, static_cast<const Scalar*>(y));
   }
-  void activate(Scalar* y) const noexcept {
+  void activate(Index count, Scalar* y) const noexcept {
     if (activation_ == Activation::silu)
       map_packets(
-          channels_, y, [](const auto& a) LINREC_INLINE_LAMBDA { return silu_packet(a); },
+          count, y, [](const auto& a) LINREC_INLINE_LAMBDA { return silu_packet(a); },
           static_cast<const Scalar*>(y));
   }
 

@@ -70,17 +70,18 @@ class SKALayer : public Layer<SKALayer<Scalar>, Scalar> {
                   const SequenceLayout& layout = {}) const;
 
   void forward(const PackedRows& rows, Rows<const Scalar> x, Rows<Scalar> y, LayerState<Scalar>& state,
-               Scalar* scratch) const noexcept {
-    Arena<Scalar> arena(scratch);
+               Scalar* scratch) const {
+    Arena<Scalar> arena(scratch, rows.executor.concurrency());
     const Buffers b(arena, *this, x.count);
-    key_.apply(x, b.keys);
-    query_.apply(x, b.queries);
-    value_.apply(x, b.values);
+    key_.apply(x, b.keys, rows.executor);
+    query_.apply(x, b.queries, rows.executor);
+    value_.apply(x, b.values, rows.executor);
     attention_.run({.q = as_heads<const Scalar>(b.queries, attention().heads),
                     .k = as_heads<const Scalar>(b.keys, attention().heads),
                     .v = as_heads<const Scalar>(b.values, attention().heads)},
-                   state.ska(), as_heads(b.retrieved, attention().heads), rows.layout(), b.of_attention);
-    out_.apply(b.retrieved, y);
+                   state.ska(), as_heads(b.retrieved, attention().heads), rows.layout(), b.of_attention,
+                   rows.executor);
+    out_.apply(b.retrieved, y, rows.executor);
   }
 
  private:
@@ -90,7 +91,7 @@ class SKALayer : public Layer<SKALayer<Scalar>, Scalar> {
           queries(arena.rows(rows, layer.query_.outputs())),
           values(arena.rows(rows, layer.value_.outputs())),
           retrieved(arena.rows(rows, layer.out_.inputs())),
-          of_attention(doubles(arena, layer.attention_.scratch_size())) {}
+          of_attention(doubles(arena, arena.workers() * layer.attention_.scratch_size())) {}
     Rows<Scalar> keys, queries, values, retrieved;
     double* of_attention;
   };
@@ -135,7 +136,7 @@ void SKALayer<Scalar>::look_ahead(const typename SKALayer::Input& x, LayerState<
   AlignedVector<double> key(static_cast<std::size_t>(padded<double>(r)));
   std::vector<double> longest(static_cast<std::size_t>(ska.sequences() * heads), 0.0);
   state.packer().for_each_chunk(layout, x.tokens(), [&](const PackedRows& rows) {
-    arena = Arena<Scalar>(memory.data());
+    arena = Arena<Scalar>(memory.data(), 1);
     const auto [inputs, keys] = lay_out(rows.count());
     gather(rows, x, inputs);
     key_.apply(inputs, keys);

@@ -94,17 +94,17 @@ class SpectralKoopmanMLP {
   }
 
   /// y may be x.
-  void apply(Rows<const Scalar> x, Rows<Scalar> y, Scalar* scratch) const noexcept {
-    Arena<Scalar> arena(scratch);
+  void apply(Rows<const Scalar> x, Rows<Scalar> y, Scalar* scratch, const ExecutorRef& executor = {}) const {
+    Arena<Scalar> arena(scratch, 1);
     const Buffers b(arena, *this, x.count);
-    lift_.apply(x, b.hidden);
+    lift_.apply(x, b.hidden, executor);
     map_rows(b.hidden, [](const auto& u) LINREC_INLINE_LAMBDA { return silu_packet(u); });
     rotate(b.hidden);
     if (config_.gated) {
-      gate_.apply(x, b.gate);
+      gate_.apply(x, b.gate, executor);
       multiply_by_sigmoid(b.gate, b.hidden);
     }
-    readout_.apply(b.hidden, y);
+    readout_.apply(b.hidden, y, executor);
   }
 
  private:

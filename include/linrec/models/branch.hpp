@@ -25,11 +25,11 @@ class Branch {
   virtual const LayerStateShape* state_shape() const = 0;
   /// Of the values of the first layer that RWKV-7 hands on; 0: none.
   virtual Index value_width() const = 0;
-  /// Numbers of scratch memory for that many rows.
-  virtual Index scratch_size(Index rows) const = 0;
-  /// x [n, D] = f(x). `state` is one of state_shape(), or null.
+  /// Numbers of scratch memory for that many rows and workers.
+  virtual Index scratch_size(Index rows, Index workers) const = 0;
+  /// x [n, D] = f(x). `state` is one of state_shape(), or null. Throws only what rows.executor throws.
   virtual void forward(const PackedRows& rows, Rows<Scalar> x, Rows<Scalar> v_first,
-                       LayerState<Scalar>* state, Scalar* scratch) const noexcept = 0;
+                       LayerState<Scalar>* state, Scalar* scratch) const = 0;
 };
 
 /// A layer with a state.
@@ -52,9 +52,9 @@ class LayerBranch final : public Branch<typename SequenceLayer::Scalar> {
     if constexpr (hands_values_on) return layer_.config().heads * layer_.config().value;
     return 0;
   }
-  Index scratch_size(Index rows) const override { return layer_.scratch_size(rows); }
+  Index scratch_size(Index rows, Index workers) const override { return layer_.scratch_size(rows, workers); }
   void forward(const PackedRows& rows, Rows<Scalar> x, Rows<Scalar> v_first, LayerState<Scalar>* state,
-               Scalar* scratch) const noexcept override {
+               Scalar* scratch) const override {
     if constexpr (hands_values_on)
       layer_.forward(rows, x, v_first, x, *state, scratch);
     else
@@ -76,10 +76,10 @@ class MLPBranch final : public Branch<typename MLP::Scalar> {
   Index width() const override { return mlp_.width(); }
   const LayerStateShape* state_shape() const override { return nullptr; }
   Index value_width() const override { return 0; }
-  Index scratch_size(Index rows) const override { return mlp_.scratch_size(rows); }
-  void forward(const PackedRows&, Rows<Scalar> x, Rows<Scalar>, LayerState<Scalar>*,
-               Scalar* scratch) const noexcept override {
-    mlp_.apply(x, x, scratch);
+  Index scratch_size(Index rows, Index) const override { return mlp_.scratch_size(rows); }
+  void forward(const PackedRows& rows, Rows<Scalar> x, Rows<Scalar>, LayerState<Scalar>*,
+               Scalar* scratch) const override {
+    mlp_.apply(x, x, scratch, rows.executor);
   }
 
  private:

@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "linrec/core/input_checks.hpp"
 #include "linrec/core/token_view.hpp"
 #include "linrec/core/workspace.hpp"
-#include "linrec/core/input_checks.hpp"
 #include "linrec/kernels/recurrence.hpp"
 #include "linrec/layers/linear.hpp"
 #include "linrec/layers/norm.hpp"
@@ -72,16 +72,18 @@ class LanguageModel {
   }
 
   /// Runs many tokens [B, T] and writes the logits [B, T, 1, V] that follow each of them; padding gets zeros.
-  /// B is the number of sequences of the state, or 1 for a packed batch. However a sequence is split, every
-  /// bit is the same. Allocates only through the workspace.
-  /// @throws ShapeError, ValueError before the state or a logit changes.
+  /// B is the number of sequences of the state, or 1 for a packed batch. The mode is that of the
+  /// recurrences (layers/layer.hpp); executors change no bit. Allocates only through the workspace.
+  /// @throws ShapeError, ValueError before the state or a logit changes. If the executor itself throws, state
+  /// and logits are unspecified.
   void prefill(std::span<const TokenId> tokens, State& state, const TokenView<Scalar>& logits,
-               const PrefillOptions& options = {}) const;
+               const PrefillOptions& options = {}, const ExecutorRef& executor = {}) const;
   /// The same as a matrix [B T, V].
-  Logits prefill(std::span<const TokenId> tokens, State& state, const PrefillOptions& options = {}) const {
+  Logits prefill(std::span<const TokenId> tokens, State& state, const PrefillOptions& options = {},
+                 const ExecutorRef& executor = {}) const {
     const TokenBatch batch = checked(tokens, state, options.layout);
     Logits logits(batch.batch * batch.tokens, vocabulary());
-    prefill(tokens, state, {logits.data(), batch.batch, batch.tokens, 1, vocabulary()}, options);
+    prefill(tokens, state, {logits.data(), batch.batch, batch.tokens, 1, vocabulary()}, options, executor);
     return logits;
   }
 
@@ -89,17 +91,18 @@ class LanguageModel {
   /// spares the head for the others. A sequence without tokens gets zeros.
   /// @throws as prefill.
   void prefill_last(std::span<const TokenId> tokens, State& state, const TokenView<Scalar>& logits,
-                    const PrefillOptions& options = {}) const;
+                    const PrefillOptions& options = {}, const ExecutorRef& executor = {}) const;
   /// The same as a matrix [S, V].
-  Logits prefill_last(std::span<const TokenId> tokens, State& state,
-                      const PrefillOptions& options = {}) const {
+  Logits prefill_last(std::span<const TokenId> tokens, State& state, const PrefillOptions& options = {},
+                      const ExecutorRef& executor = {}) const {
     Logits logits(state.sequences(), vocabulary());
-    prefill_last(tokens, state, {logits.data(), state.sequences(), 1, 1, vocabulary()}, options);
+    prefill_last(tokens, state, {logits.data(), state.sequences(), 1, 1, vocabulary()}, options, executor);
     return logits;
   }
 
-  /// Runs one token of each sequence and writes the logits [S, 1, 1, V]. Allocates nothing, but for a state
-  /// that is not of this model's making, once.
+  /// Runs one token of each sequence and writes the logits [S, 1, 1, V], in the calling thread. Allocates
+  /// nothing, but for a state that is not of this model's making, once. A model whose weights are megabytes
+  /// gains by threads here, too: call prefill with these tokens, an executor and a workspace that is kept.
   /// @throws as prefill.
   void step(std::span<const TokenId> tokens, State& state, const TokenView<Scalar>& logits) const {
     state.check(parts_.architecture, parts_.fingerprint, shapes_);
@@ -110,7 +113,7 @@ class LanguageModel {
     check_shape("logits", logits, {state.sequences(), 1, 1, vocabulary()});
     check_no_overlap("logits", logits);
     const auto most = static_cast<std::size_t>(std::min(state.sequences(), chunk_rows));
-    run(batch, state, state.scratch(step_buffers_[most]),
+    run(batch, state, PrefillMode::reproducible, {}, state.scratch(step_buffers_[most]),
         [&](const PackedRows& rows, Rows<Scalar> x) { write_logits(rows, x, logits); });
   }
   /// The same as a matrix [S, V].
@@ -127,15 +130,16 @@ class LanguageModel {
           branch(arena.rows(rows, model.width())),
           v_first(arena.rows(rows, model.value_width_)) {
       Index most = 0;
-      for (const auto& block : model.parts_.blocks) most = std::max(most, block.branch->scratch_size(rows));
+      for (const auto& block : model.parts_.blocks)
+        most = std::max(most, block.branch->scratch_size(rows, arena.workers()));
       scratch = arena.take(most);
     }
     Rows<Scalar> x, branch, v_first;
     Scalar* scratch;
   };
 
-  Index buffers(Index rows) const {
-    Arena<Scalar> arena;
+  Index buffers(Index rows, Index workers = 1) const {
+    Arena<Scalar> arena(workers);
     Buffers(arena, *this, rows);
     return arena.used();
   }
@@ -148,9 +152,9 @@ class LanguageModel {
 
   /// All real tokens chunk by chunk; calls f(rows, x) with what the head reads.
   template <class F>
-  void run(const TokenBatch& batch, State& state, Scalar* memory, F&& f) const noexcept;
-  void write_logits(const PackedRows& rows, Rows<const Scalar> x,
-                    const TokenView<Scalar>& logits) const noexcept;
+  void run(const TokenBatch& batch, State& state, PrefillMode mode, const ExecutorRef& executor, Scalar* memory,
+           F&& f) const;
+  void write_logits(const PackedRows& rows, Rows<const Scalar> x, const TokenView<Scalar>& logits) const;
 
   Parts parts_;
   Linear<Scalar> head_;
@@ -192,9 +196,12 @@ LanguageModel<Scalar>::LanguageModel(Parts parts) : parts_(std::move(parts)) {
 
 template <class Scalar>
 template <class F>
-void LanguageModel<Scalar>::run(const TokenBatch& batch, State& state, Scalar* memory, F&& f) const noexcept {
-  state.packer().for_each_chunk(batch.layout, batch.tokens, [&](const PackedRows& rows) {
-    Arena<Scalar> arena(memory);
+void LanguageModel<Scalar>::run(const TokenBatch& batch, State& state, PrefillMode mode, const ExecutorRef& executor,
+                                Scalar* memory, F&& f) const {
+  state.packer().for_each_chunk(batch.layout, batch.tokens, [&](PackedRows rows) {
+    rows.executor = executor;
+    rows.mode = mode;
+    Arena<Scalar> arena(memory, executor.concurrency());
     const Buffers b(arena, *this, rows.count());
     for (Index i = 0; i < rows.count(); ++i)
       std::copy_n(parts_.embedding.data() + batch.at(rows.token(i)) * width(), width(), b.x[i]);
@@ -214,7 +221,7 @@ void LanguageModel<Scalar>::run(const TokenBatch& batch, State& state, Scalar* m
 /// Rows whose logits lie evenly spaced are one product, so that the head is read once.
 template <class Scalar>
 void LanguageModel<Scalar>::write_logits(const PackedRows& rows, Rows<const Scalar> x,
-                                         const TokenView<Scalar>& logits) const noexcept {
+                                         const TokenView<Scalar>& logits) const {
   const auto at = [&](Index i) {
     return logits.data(rows.token(i) / logits.tokens(), rows.token(i) % logits.tokens(), 0);
   };
@@ -222,31 +229,33 @@ void LanguageModel<Scalar>::write_logits(const PackedRows& rows, Rows<const Scal
     end = i + 1;
     const Index stride = end < rows.count() ? at(end) - at(i) : 0;
     while (end < rows.count() && at(end) - at(end - 1) == stride) ++end;
-    head_.apply({x[i], end - i, x.width, x.stride}, {at(i), end - i, vocabulary(), stride});
+    head_.apply({x[i], end - i, x.width, x.stride}, {at(i), end - i, vocabulary(), stride}, rows.executor);
   }
 }
 
 template <class Scalar>
 void LanguageModel<Scalar>::prefill(std::span<const TokenId> tokens, State& state,
-                                    const TokenView<Scalar>& logits, const PrefillOptions& options) const {
+                                    const TokenView<Scalar>& logits, const PrefillOptions& options,
+                                    const ExecutorRef& executor) const {
   const TokenBatch batch = checked(tokens, state, options.layout);
   check_shape("logits", logits, {batch.batch, batch.tokens, 1, vocabulary()});
   check_no_overlap("logits", logits);
   Workspace own;
   Workspace& workspace = options.workspace != nullptr ? *options.workspace : own;
-  workspace.reserve(1, sizeof(Scalar) * static_cast<std::size_t>(buffers(chunk_rows)));
+  const Index numbers = buffers(chunk_rows, executor.concurrency());
+  workspace.reserve(1, sizeof(Scalar) * static_cast<std::size_t>(numbers));
   for (Index s = 0; s < state.sequences(); ++s)
     batch.layout.for_each_padding(s, batch.tokens, [&](Index row, Index first, Index n) {
       for (Index t = first; t < first + n; ++t) logits.at(row, t, 0).setZero();
     });
-  run(batch, state, workspace.template block<Scalar>(0),
+  run(batch, state, options.mode, executor, workspace.template block<Scalar>(0),
       [&](const PackedRows& rows, Rows<Scalar> x) { write_logits(rows, x, logits); });
 }
 
 template <class Scalar>
 void LanguageModel<Scalar>::prefill_last(std::span<const TokenId> tokens, State& state,
-                                         const TokenView<Scalar>& logits,
-                                         const PrefillOptions& options) const {
+                                         const TokenView<Scalar>& logits, const PrefillOptions& options,
+                                         const ExecutorRef& executor) const {
   const TokenBatch batch = checked(tokens, state, options.layout);
   const Index sequences = state.sequences();
   check_shape("logits", logits, {sequences, 1, 1, vocabulary()});
@@ -255,16 +264,17 @@ void LanguageModel<Scalar>::prefill_last(std::span<const TokenId> tokens, State&
   Workspace& workspace = options.workspace != nullptr ? *options.workspace : own;
   Arena<Scalar> sizes;
   sizes.rows(sequences, width());
-  workspace.reserve(1, sizeof(Scalar) * static_cast<std::size_t>(sizes.used() + buffers(chunk_rows)));
+  const Index numbers = sizes.used() + buffers(chunk_rows, executor.concurrency());
+  workspace.reserve(1, sizeof(Scalar) * static_cast<std::size_t>(numbers));
   Scalar* memory = workspace.template block<Scalar>(0);
-  Arena<Scalar> arena(memory);
+  Arena<Scalar> arena(memory, 1);
   const Rows<Scalar> last = arena.rows(sequences, width());
   for (Index s = 0; s < sequences; ++s) std::fill_n(last[s], width(), Scalar(0));
-  run(batch, state, memory + arena.used(), [&](const PackedRows& rows, Rows<Scalar> x) {
+  run(batch, state, options.mode, executor, memory + arena.used(), [&](const PackedRows& rows, Rows<Scalar> x) {
     for (Index s = 0; s < sequences; ++s)
       if (rows.count(s) > 0) std::copy_n(x[rows.first(s + 1) - 1], width(), last[s]);
   });
-  head_.apply(last, {logits.data(0, 0, 0), sequences, vocabulary(), logits.strides()[0]});
+  head_.apply(last, {logits.data(0, 0, 0), sequences, vocabulary(), logits.strides()[0]}, executor);
 }
 
 }  // namespace linrec

@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cassert>
 #include <cmath>
 #include <limits>
@@ -99,14 +100,9 @@ class SpectralKoopmanAttention {
   bool prefill(const Inputs& inputs, State& state, const Output& y, const PrefillOptions& options = {},
                const E& executor = {}) const {
     validate(inputs, state, y, options.layout);
-    const double cost = static_cast<double>(config_.key) *
-                        static_cast<double>((12 + 4 * config_.power) * config_.key + 4 * config_.value);
-    const bool answered = for_each_head(state, y.batch() * y.tokens(), cost, options, executor,
-                                        [&](Index s, Index h, double* scratch) {
-                                          return run_head(inputs, state, y, options.layout, s, h, scratch);
-                                        });
-    advance(state, options.layout, y.tokens());
-    return answered;
+    const ExecutorRef workers = executor;
+    Workspace own;
+    return run(inputs, state, y, options.layout, reserved(options, own, workers), workers);
   }
 
   /// The same for one token of each of B sequences, all tensors [B, 1, H, ...]. Allocates and checks nothing;
@@ -119,12 +115,14 @@ class SpectralKoopmanAttention {
 
   /// As prefill, for callers whose tensors fit by construction, such as layers: checks nothing and allocates
   /// nothing.
-  /// @param scratch scratch_size() numbers on a cache line.
-  bool run(const Inputs& inputs, State& state, const Output& y, const SequenceLayout& layout,
-           double* scratch) const noexcept {
-    bool answered = true;
-    for (Index s = 0; s < state.sequences(); ++s)
-      for (Index h = 0; h < config_.heads; ++h) answered &= run_head(inputs, state, y, layout, s, h, scratch);
+  /// @param scratch scratch_size() numbers on a cache line for each worker of the executor.
+  bool run(const Inputs& inputs, State& state, const Output& y, const SequenceLayout& layout, double* scratch,
+           const ExecutorRef& executor = {}) const {
+    const double cost = static_cast<double>(config_.key) *
+                        static_cast<double>((12 + 4 * config_.power) * config_.key + 4 * config_.value);
+    const bool answered = for_each_head(
+        state, y.batch() * y.tokens(), cost, scratch, executor,
+        [&](Index s, Index h, double* memory) { return run_head(inputs, state, y, layout, s, h, memory); });
     advance(state, layout, y.tokens());
     return answered;
   }
@@ -137,7 +135,9 @@ class SpectralKoopmanAttention {
               const E& executor = {}) const {
     validate(inputs, state, options.layout);
     const double cost = 2.0 * static_cast<double>(config_.key * (2 * config_.key + config_.value));
-    for_each_head(state, inputs.k.batch() * inputs.k.tokens(), cost, options, executor,
+    const ExecutorRef workers = executor;
+    Workspace own;
+    for_each_head(state, inputs.k.batch() * inputs.k.tokens(), cost, reserved(options, own, workers), workers,
                   [&](Index s, Index h, double* scratch) {
                     std::int64_t position = state.position(s);
                     options.layout.for_each_run(s, inputs.k.tokens(), [&](Index row, Index first, Index n) {
@@ -158,16 +158,19 @@ class SpectralKoopmanAttention {
     validate_read(q, state, y, options.layout);
     const double cost = 2.0 * static_cast<double>(config_.key) *
                         static_cast<double>((1 + 2 * config_.power) * config_.key + config_.value);
-    return for_each_head(
-        state, q.batch() * q.tokens(), cost, options, executor, [&](Index s, Index h, double* scratch) {
-          clear_padding(y, options.layout, s, h);
-          bool answered = true;
-          options.layout.for_each_run(s, q.tokens(), [&](Index row, Index first, Index n) {
-            for (Index t = first; t < first + n; ++t)
-              answered &= read(state.now(s, h), q.data(row, t, h), y.data(row, t, h), state, s, h, scratch);
-          });
-          return answered;
-        });
+    const ExecutorRef workers = executor;
+    Workspace own;
+    return for_each_head(state, q.batch() * q.tokens(), cost, reserved(options, own, workers), workers,
+                         [&](Index s, Index h, double* scratch) {
+                           clear_padding(y, options.layout, s, h);
+                           bool answered = true;
+                           options.layout.for_each_run(s, q.tokens(), [&](Index row, Index first, Index n) {
+                             for (Index t = first; t < first + n; ++t)
+                               answered &= read(state.now(s, h), q.data(row, t, h), y.data(row, t, h), state,
+                                                s, h, scratch);
+                           });
+                           return answered;
+                         });
   }
 
  private:
@@ -206,32 +209,26 @@ class SpectralKoopmanAttention {
     });
   }
 
-  /// f(sequence, head, scratch) for all of them; whether all returned true.
-  template <Executor E, class F>
-  bool for_each_head(State& state, Index tokens, double cost, const PrefillOptions& options,
-                     const E& executor, F&& f) const {
-    Workspace own;
+  /// Scratch memory for all workers: of the caller's workspace, or else of `own`.
+  double* reserved(const PrefillOptions& options, Workspace& own, const ExecutorRef& executor) const {
     Workspace& workspace = options.workspace != nullptr ? *options.workspace : own;
-    const Index workers = static_cast<Index>(executor.concurrency());
-    if (workers < 1)
-      throw ValueError(message("executor: expected a concurrency of at least 1, got ", workers));
-    const Index line = static_cast<Index>(cache_line / sizeof(double));
-    workspace.reserve(workers, sizeof(double) * static_cast<std::size_t>(scratch_size() + line));
-    for (Index w = 0; w < workers; ++w) *answered_flag(workspace, w) = 1;
-    const Index sequences = std::max<Index>(1, state.sequences());
-    executor.for_each(
-        state.sequences() * config_.heads,
-        cost * static_cast<double>(tokens) / static_cast<double>(sequences), [&](Index item, Index worker) {
-          if (!f(item / config_.heads, item % config_.heads, workspace.template block<double>(worker) + line))
-            *answered_flag(workspace, worker) = 0;
-        });
-    bool answered = true;
-    for (Index w = 0; w < workers; ++w) answered &= *answered_flag(workspace, w) != 0;
-    return answered;
+    const Index numbers = executor.concurrency() * scratch_size();
+    workspace.reserve(1, sizeof(double) * static_cast<std::size_t>(numbers));
+    return workspace.template block<double>(0);
   }
-  /// In the first cache line of a worker's block.
-  static double* answered_flag(Workspace& workspace, Index worker) {
-    return workspace.template block<double>(worker);
+  /// f(sequence, head, the worker's scratch) for all of them; whether all returned true.
+  template <class F>
+  bool for_each_head(State& state, Index tokens, double cost, double* scratch, const ExecutorRef& executor,
+                     F&& f) const {
+    std::atomic<bool> answered = true;
+    const Index sequences = std::max<Index>(1, state.sequences());
+    executor.for_each(state.sequences() * config_.heads,
+                      cost * static_cast<double>(tokens) / static_cast<double>(sequences),
+                      [&](Index item, Index worker) {
+                        if (!f(item / config_.heads, item % config_.heads, scratch + worker * scratch_size()))
+                          answered.store(false, std::memory_order_relaxed);
+                      });
+    return answered.load(std::memory_order_relaxed);
   }
 
   bool run_head(const Inputs& inputs, State& state, const Output& y, const SequenceLayout& layout, Index s,
