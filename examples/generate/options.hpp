@@ -9,14 +9,16 @@
 #include <vector>
 
 #include "linrec/core/errors.hpp"
+#include "linrec/io/weight_reader.hpp"
 #include "sampling.hpp"
 
 namespace generate {
 
 struct Options {
-  std::string model, prompt, ids, load_state, save_state;
+  std::string model, prompt, ids, load_state, save_state, weights = "float";
   bool has_prompt = false, has_ids = false, has_seed = false, check = false;
   Index length = 128;
+  linrec::io::WeightStorage storage{};
   Sampling sampling;
   std::uint64_t seed = 0;
   std::vector<TokenId> tokens;  ///< of prompt or ids
@@ -48,6 +50,10 @@ inline void declare(CLI::App& app, Options& o) {
       "Of the random numbers (default: 0; those of --load-state go on, unless this is another seed)");
   app.add_option("--save-state", o.save_state, "File to write: where this run stopped");
   app.add_option("--load-state", o.load_state, "File of --save-state: go on there; a prompt comes behind it");
+  app.add_option(
+      "--weights", o.weights,
+      "Of matrices in memory: float (default); bf16, half of it and faster, rounded if need be; or\n"
+      "stored: bf16 if the file has it");
   app.add_flag("--check", o.check, "Run the test that the checkpoint carries; nothing else without a prompt");
   app.footer(examples);
 }
@@ -77,6 +83,15 @@ inline std::vector<TokenId> parse_ids(std::string_view text) {
   return tokens;
 }
 
+/// @throws linrec::ValueError if there is no such kind.
+inline linrec::io::WeightStorage weight_storage(std::string_view kind) {
+  using enum linrec::io::WeightStorage;
+  if (kind == "float") return widened;
+  if (kind == "bf16") return bfloat16;
+  if (kind == "stored") return as_stored;
+  throw linrec::ValueError(linrec::message("weights: expected float, bf16 or stored, got '", kind, "'"));
+}
+
 /// What the declarations cannot say.
 /// @throws linrec::ValueError, naming the option.
 inline void finish(const CLI::App& app, Options& o) {
@@ -84,6 +99,7 @@ inline void finish(const CLI::App& app, Options& o) {
   o.has_ids = app.count("--tokens") > 0;
   o.has_seed = app.count("--seed") > 0;
   check(o.sampling);
+  o.storage = weight_storage(o.weights);
   if (o.length < 0) throw linrec::ValueError(linrec::message("length: expected at least 0, got ", o.length));
   if (!o.has_prompt && !o.has_ids && o.load_state.empty() && !o.check)
     throw linrec::ValueError("expected --prompt, --tokens, --load-state or --check (--help says more)");

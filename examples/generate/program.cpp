@@ -58,7 +58,7 @@ void report(const Generator& generator) {
 
 void run(const Options& options) {
   const Checkpoint checkpoint(options.model);
-  const Model model = linrec::io::load_model<float>(checkpoint);
+  const Model model = linrec::io::load_model<float>(checkpoint, options.storage);
   if (options.check) {
     check_model(checkpoint, model);
     if (!options.has_prompt && !options.has_ids && options.load_state.empty()) return;

@@ -7,7 +7,7 @@ template class LanguageModel<float>;
 
 namespace io {
 
-template LanguageModel<float> load_model(const Checkpoint&);
+template LanguageModel<float> load_model(const Checkpoint&, WeightStorage);
 template SelfTestResult run_self_test(const Checkpoint&, const LanguageModel<float>&);
 
 }  // namespace io

@@ -15,8 +15,8 @@ extern template class LanguageModel<double>;
 
 namespace io {
 
-extern template LanguageModel<float> load_model(const Checkpoint&);
-extern template LanguageModel<double> load_model(const Checkpoint&);
+extern template LanguageModel<float> load_model(const Checkpoint&, WeightStorage);
+extern template LanguageModel<double> load_model(const Checkpoint&, WeightStorage);
 extern template SelfTestResult run_self_test(const Checkpoint&, const LanguageModel<float>&);
 extern template SelfTestResult run_self_test(const Checkpoint&, const LanguageModel<double>&);
 

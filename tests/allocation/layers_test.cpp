@@ -83,6 +83,7 @@ TEST_CASE("Mamba-2 layer, width 768, 24 heads of 64 x 128") {
   changed.groups = changed.norm_groups = 8;
   changed.norm_before_gate = true;
   check({"with all options", changed, false, true});
+  check({.name = "weights of bfloat16", .config = changed, .extras = true, .matrices = Matrices::bfloat16});
 }
 
 TEST_CASE("RWKV-7 layers, width 768, 12 heads of 64 x 64") {
@@ -92,6 +93,9 @@ TEST_CASE("RWKV-7 layers, width 768, 12 heads of 64 x 64") {
              RWKV7TimeMixConfig{.width = 768, .heads = 12, .key = 64, .value = 64, .first_layer = first},
              post});
   check({"channel mix", ChannelMixConfig{768, 3072}});
+  check({.name = "channel mix, bfloat16",
+         .config = ChannelMixConfig{768, 3072},
+         .matrices = Matrices::bfloat16});
 }
 
 TEST_CASE("Gated DeltaNet layer, width 768, 6 heads of 128 x 128") {

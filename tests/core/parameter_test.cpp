@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "tests/catch.hpp"
+#include "tests/error_of.hpp"
 
 namespace linrec::test {
 
@@ -51,6 +52,39 @@ TEST_CASE("Parameter: copies and parts share the numbers, and keep their owner")
   CHECK(part.data()[3] == 1.5f);
   part = P();
   CHECK(owner.expired());
+}
+
+TEST_CASE("Parameter: bfloat16 numbers widen to what they are, and are not taken for others") {
+  const P narrow = counted({4, 3}, 12).narrowed();
+  CHECK(narrow.is_bfloat16());
+  CHECK(narrow.size() == 12);
+  CHECK(narrow.bfloat16_data()[5].value() == 5);
+  CHECK((narrow.to_double() == Eigen::ArrayXd::LinSpaced(12, 0, 11)).all());
+  CHECK(narrow.widened().data()[7] == 7);
+  CHECK(narrow.narrowed().bfloat16_data() == narrow.bfloat16_data());
+  const P part = narrow.rows(1, 2).reshaped({6});
+  CHECK(part.bfloat16_data() == narrow.bfloat16_data() + 3);
+  float copied[2];
+  part.copy(1, 2, copied);
+  CHECK((copied[0] == 4 && copied[1] == 5));
+  CHECK(P({1.00390625F}, {}).narrowed().to_double()[0] == 1);  // a tie, to even
+
+  const P wide = counted({2}, 2);
+  CHECK(!wide.is_bfloat16());
+  CHECK(wide.bfloat16_data() == nullptr);
+  CHECK(wide.widened().data() == wide.data());
+  wide.copy(1, 1, copied);
+  CHECK(copied[0] == 1);
+  CHECK(!P().narrowed().present());
+
+  CHECK_NOTHROW(narrow.check_matrix("w", {4, 3}));
+  CHECK(error_of([&] { narrow.check_matrix("w", {3, 4}); }) == "ShapeError: w: expected [3, 4], got [4, 3]");
+  const std::string text =
+      ": expected float numbers, got bfloat16, which only matrices of linear maps and embeddings may be";
+  CHECK(error_of([&] { narrow.check("norm", {4, 3}); }) == "ValueError: norm" + text);
+  CHECK(error_of([&] { static_cast<void>(narrow.data()); }) == "ValueError: parameter" + text);
+  CHECK(error_of([&] { P::from_bfloat16(std::vector<BFloat16>(3), {2}); }) ==
+        "ShapeError: parameter: expected as many numbers as the shape [2] has elements, got 3");
 }
 
 TEST_CASE("Parameter: rows of a matrix and entries of a vector") {

@@ -87,6 +87,20 @@ TEST_CASE("another seed branches off a saved run") {
   CHECK(call(model + load).out != call(model + load + " --seed 2").out);
 }
 
+TEST_CASE("weights of bfloat16") {
+  const Models models;
+  const std::string model = models.option("model", "bytes"), start = model + " --prompt abc --length 20";
+  const Outcome plain = call(start), narrow = call(start + " --weights bf16");
+  CHECK(narrow.status == 0);
+  CHECK(narrow.out.size() == 20);
+  CHECK_THAT(narrow.error, contains("decode 19 tokens, "));
+  CHECK(call(start + " --weights float").out == plain.out);
+  CHECK(call(start + " --weights stored").out == plain.out);  // the file has float
+  check_resumes(model + " --prompt abc --weights bf16", model + " --weights bf16", "");
+  CHECK(call(model + " --temperature 1 --prompt abc").out !=
+        call(model + " --temperature 1 --prompt abc --weights bf16").out);
+}
+
 TEST_CASE("the self-test of a checkpoint") {
   const Models models;
   SafetensorsWriter file = tiny_rwkv7(256);
@@ -136,6 +150,8 @@ TEST_CASE("what makes no sense is refused in one line") {
   CHECK_THAT(refused(bytes + " --prompt a --tokens 1"), contains("excludes"));
   CHECK_THAT(refused(bytes + " --prompt a --length -1"), contains("length: expected at least 0, got -1"));
   CHECK_THAT(refused(bytes + " --prompt a --length many"), contains("--length"));
+  CHECK_THAT(refused(bytes + " --prompt a --weights int8"),
+             contains("weights: expected float, bf16 or stored, got 'int8'"));
   CHECK_THAT(refused(bytes + " --prompt a --temperature nan"), contains("temperature: expected"));
   CHECK_THAT(refused(bytes + " --prompt a --top-k 3"), contains("expected a temperature above 0"));
   CHECK_THAT(refused(bytes + " --tokens 1,x"), contains("expected whole numbers as in 1,2,3, got 'x'"));
@@ -189,8 +205,9 @@ TEST_CASE("a saved run that is damaged or not this model's is refused") {
 TEST_CASE("help is given, with examples") {
   const Outcome help = call("--help");
   CHECK(help.status == 0);
-  for (const char* text : {"--model", "--prompt", "--tokens", "--length", "--temperature", "--top-k",
-                           "--top-p", "--seed", "--save-state", "--load-state", "--check", "Examples:"})
+  for (const char* text :
+       {"--model", "--prompt", "--tokens", "--length", "--temperature", "--top-k", "--top-p", "--seed",
+        "--save-state", "--load-state", "--weights", "--check", "Examples:"})
     CHECK_THAT(help.out, contains(text));
 }
 

@@ -35,6 +35,14 @@ inline Bytes raw_file(std::string_view header, std::string_view data) {
   return raw_file(header, data, header.size());
 }
 
+/// The same file with `spaces` more in its header, so that the data begins somewhere else.
+inline Bytes shifted(const Bytes& file, std::size_t spaces) {
+  std::uint64_t length = 0;
+  std::memcpy(&length, file.data(), sizeof(length));
+  const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
+  return raw_file(std::string(text.substr(8, length)) + std::string(spaces, ' '), text.substr(8 + length));
+}
+
 inline void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes) {
   std::ofstream(path, std::ios::binary)
       .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));

@@ -65,6 +65,46 @@ auto refusal_with(Make&& make, const Config& config) {
 
 }  // namespace
 
+TEST_CASE("layers: only matrices of linear maps may be bfloat16") {
+  const Mamba2LayerConfig config{.width = 10, .heads = 4, .head_dim = 3, .state_size = 5};
+  const LayerSpec spec{"", config, false, true};
+  using W = Mamba2LayerWeights<double>;
+  const auto make = [&](std::initializer_list<P W::*> narrow) {
+    W weights = weights_of<double>(spec, config);
+    for (P W::*each : narrow) weights.*each = (weights.*each).narrowed();
+    return error_of(
+        [&] { Mamba2Layer<double>(config, weights, FreeSpectrum(log_rates_of_layer(config.heads))); });
+  };
+  CHECK(make({&W::in_proj, &W::out_proj}) == "nothing");
+  for (const auto& [name, member] : {std::pair("in_proj.bias", &W::in_proj_bias),
+                                     {"conv1d.weight", &W::conv1d},
+                                     {"conv1d.bias", &W::conv1d_bias},
+                                     {"dt_bias", &W::dt_bias},
+                                     {"D", &W::D},
+                                     {"norm.weight", &W::norm},
+                                     {"out_proj.bias", &W::out_proj_bias}})
+    CHECK(
+        make({member}) ==
+        message("ValueError: ", name,
+                ": expected double numbers, got bfloat16, which only matrices of linear maps and embeddings "
+                "may be"));
+
+  const RWKV7TimeMixConfig mix{.width = 10, .heads = 2, .key = 5, .value = 5};
+  using V = RWKV7TimeMixWeights<double>;
+  for (P V::*member : {&V::x_r, &V::k_k, &V::r_k, &V::g_norm}) {
+    V weights = weights_of<double>(LayerSpec{"", mix}, mix);
+    weights.*member = (weights.*member).narrowed();
+    CHECK(error_of([&] {
+            RWKV7TimeMix<double>(mix, weights, FreeSpectrum(log_rates_of_layer(10)));
+          }).find("expected double numbers, got bfloat16") != std::string::npos);
+  }
+  SKALayerConfig ska{.width = 6, .attention = {.heads = 2, .key = 3, .value = 4}};
+  SKALayerWeights<double> weights = weights_of<double>(LayerSpec{"", ska}, ska);
+  weights.ssn_gamma = weights.ssn_gamma.narrowed();
+  CHECK(error_of([&] { SKALayer<double>(ska, weights); }).find("ssn_gamma: expected double") !=
+        std::string::npos);
+}
+
 TEST_CASE("Mamba2Layer: weights and config that do not fit") {
   using C = Mamba2LayerConfig;
   using W = Mamba2LayerWeights<double>;

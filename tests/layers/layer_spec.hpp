@@ -24,6 +24,9 @@ struct ChannelMixConfig {
   Index width = 0, hidden = 0;
 };
 
+/// How the weights of linear maps are stored: as they are, as bfloat16, or as numbers of the same values.
+enum class Matrices { plain, bfloat16, widened };
+
 struct LayerSpec {
   std::string name;
   std::variant<Mamba2LayerConfig, RWKV7TimeMixConfig, ChannelMixConfig, GatedDeltaNetLayerConfig,
@@ -33,6 +36,7 @@ struct LayerSpec {
   bool extras = false;  ///< of Mamba-2: biases of the projections, and one D a channel
   bool single = false;  ///< float
   std::uint64_t seed = 1;
+  Matrices matrices = Matrices::plain;
 };
 
 /// T_ref of the taper of all layers with PoST.

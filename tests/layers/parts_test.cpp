@@ -127,6 +127,131 @@ TEST_CASE("Linear: all remainders of rows, inputs and outputs, at any address") 
   CHECK(true);
 }
 
+namespace {
+
+/// The nearest bfloat16 to the numbers, at an address that is a multiple of 2 only.
+template <class Scalar>
+Parameter<Scalar> narrowed(const Parameter<Scalar>& parameter) {
+  auto numbers = std::make_shared<std::vector<BFloat16>>(index(parameter.size() + 1));
+  for (Index i = 0; i < parameter.size(); ++i)
+    (*numbers)[index(i + 1)] = BFloat16(static_cast<float>(parameter.data()[i]));
+  return Parameter<Scalar>::from_bfloat16(numbers->data() + 1, parameter.size(), parameter.shape(), numbers);
+}
+
+/// Up to 9 rows at once against sums in double, and against each row by itself. The bar is four roundings of
+/// the sum of the magnitudes: the products of floats are those of doubles, the order of the sums is not.
+template <class Scalar>
+void check_bfloat16_linear(Index inputs, Index outputs, Random& random) {
+  const Parameter<Scalar> weight = narrowed(random_parameter<Scalar>({outputs, inputs}, random));
+  const Parameter<Scalar> bias =
+      random.integer(0, 1) == 0 ? Parameter<Scalar>() : random_parameter<Scalar>({outputs}, random);
+  const Linear<Scalar> linear("w", outputs, inputs, weight, bias);
+  const Eigen::ArrayXd w = weight.to_double();
+  const Matrix<Scalar> x(9, inputs, random);
+  Matrix<Scalar> single(9, outputs);
+  double error = 0;
+  for (Index i = 0; i < 9; ++i) {
+    linear.apply({x.rows()[i], 1, inputs, x.stride}, {single.rows()[i], 1, outputs, single.stride});
+    for (Index o = 0; o < outputs; ++o) {
+      double sum = at(bias, o), magnitude = std::abs(sum);
+      for (Index j = 0; j < inputs; ++j) {
+        sum += x(i, j) * w[o * inputs + j];
+        magnitude += std::abs(x(i, j) * w[o * inputs + j]);
+      }
+      const double got = static_cast<const Matrix<Scalar>&>(single)(i, o);
+      error = std::max(error, std::abs(got - sum) / magnitude);
+    }
+  }
+  bool same = true;
+  for (Index n = 2; n <= 9; ++n) {
+    Matrix<Scalar> y(n, outputs);
+    linear.apply({x.rows().data, n, inputs, x.stride}, y.rows());
+    same = same && y.gaps_are_untouched();
+    for (Index i = 0; i < n; ++i)
+      same = same && std::equal(y.rows()[i], y.rows()[i] + outputs, single.rows()[i]);
+  }
+  if (!same || !(error <= 4 * std::numeric_limits<Scalar>::epsilon())) {
+    INFO(inputs << " inputs, " << outputs << " outputs");
+    CHECK(same);
+    CHECK(error <= 4 * std::numeric_limits<Scalar>::epsilon());
+  }
+}
+
+/// The value of a sum that has infinities and NaNs among its terms.
+bool same_kind(double a, double b) {
+  return std::isfinite(b) ? std::abs(a - b) <= 1e-5 : std::isnan(b) ? std::isnan(a) : a == b;
+}
+
+template <class Scalar>
+void check_bfloat16_extremes(Index inputs, Index rows) {
+  const Index outputs = 7;
+  const auto scalar = [](double value) { return static_cast<Scalar>(value); };
+  std::vector<Scalar> numbers(index(outputs * inputs), Scalar(0.5));
+  numbers[index(1 * inputs + inputs - 1)] = scalar(nan);
+  numbers[index(3 * inputs)] = scalar(infinity);
+  numbers[index(4 * inputs + inputs / 2)] = scalar(-infinity);
+  numbers[index(5 * inputs)] = scalar(infinity);
+  numbers[index(5 * inputs + inputs - 1)] = scalar(-infinity);
+  const Parameter<Scalar> weight = narrowed(Parameter<Scalar>(std::move(numbers), {outputs, inputs}));
+  const Linear<Scalar> linear("w", outputs, inputs, weight);
+  const Eigen::ArrayXd w = weight.to_double();
+  Matrix<Scalar> x(rows, inputs), y(rows, outputs);
+  for (const double last : {0.0, 1.0, -2.0, infinity, nan}) {
+    for (Index i = 0; i < rows; ++i) {
+      for (Index j = 0; j < inputs; ++j) x(i, j) = 1;
+      x(i, inputs - 1) = scalar(i == 0 ? 1 : last);  // what becomes of one row is no matter of another
+    }
+    linear.apply(x.rows(), y.rows());
+    bool same = true;
+    for (Index i = 0; i < rows; ++i)
+      for (Index o = 0; o < outputs; ++o) {
+        double sum = 0;
+        for (Index j = 0; j < inputs; ++j) sum += static_cast<double>(x(i, j)) * w[o * inputs + j];
+        same = same && same_kind(static_cast<double>(y(i, o)), sum);
+      }
+    INFO(inputs << " inputs, " << rows << " rows, the last input " << last);
+    CHECK(same);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("Linear of bfloat16: all remainders of rows, inputs and outputs, at any address") {
+  Random random(3);
+  std::vector<Index> sizes{511, 512, 513, 1023, 1024, 1025, 1026, 2048};
+  for (Index inputs = 1; inputs <= 70; ++inputs) sizes.push_back(inputs);
+  for (const Index inputs : sizes)
+    for (Index outputs = 1; outputs <= 17; ++outputs) {
+      check_bfloat16_linear<float>(inputs, outputs, random);
+      check_bfloat16_linear<double>(inputs, outputs, random);
+    }
+  for (const Index inputs : {3000, 4097, 9000}) check_bfloat16_linear<float>(inputs, 3, random);
+  CHECK(true);
+}
+
+TEST_CASE("Linear of bfloat16: infinities and NaNs stay where they belong") {
+  for (const Index inputs : {2, 3, 8, 31, 33, 1025})
+    for (const Index rows : {1, 2, 5}) {
+      check_bfloat16_extremes<float>(inputs, rows);
+      check_bfloat16_extremes<double>(inputs, rows);
+    }
+}
+
+TEST_CASE("Linear of bfloat16: no inputs, no outputs, no rows") {
+  const auto weights = [](std::vector<Index> shape) { return Parameter<float>::from_bfloat16({}, shape); };
+  const Linear<float> biased("w", 3, 0, weights({3, 0}), Parameter<float>({1, 2, 3}, {3}));
+  for (const Index rows : {1, 5}) {
+    Matrix<float> x(rows, 0), y(rows, 3);
+    biased.apply(x.rows(), y.rows());
+    CHECK(largest_error(y, [](Index, Index o) { return static_cast<double>(o + 1); }) == 0);
+  }
+  Matrix<float> two(5, 2), nothing(5, 0), no_input(0, 0), no_rows(0, 3);
+  Linear<float>("w", 0, 2, weights({0, 2})).apply(two.rows(), nothing.rows());
+  biased.apply(no_input.rows(), no_rows.rows());
+  CHECK(nothing.gaps_are_untouched());
+  CHECK(no_rows.gaps_are_untouched());
+}
+
 TEST_CASE("Linear: no inputs, no outputs, no rows") {
   Random random(2);
   const Linear<double> biased("w", 3, 0, Parameter<double>({}, {3, 0}), Parameter<double>({1, 2, 3}, {3}));

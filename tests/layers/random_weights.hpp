@@ -15,7 +15,7 @@ namespace linrec::test {
 template <class Scalar>
 class RandomWeights {
  public:
-  explicit RandomWeights(std::uint64_t seed) : random_(seed) {}
+  explicit RandomWeights(const LayerSpec& spec) : random_(spec.seed), matrices_(spec.matrices) {}
 
   /// The numbers begin one past the start of their memory: weights in a mapped file lie anywhere.
   Parameter<Scalar> tensor(std::vector<Index> shape, double low, double high) {
@@ -29,7 +29,9 @@ class RandomWeights {
   /// Outputs of the size of the inputs.
   Parameter<Scalar> matrix(Index outputs, Index inputs) {
     const double bound = std::sqrt(3 / static_cast<double>(std::max<Index>(inputs, 1)));
-    return tensor({outputs, inputs}, -bound, bound);
+    const Parameter<Scalar> plain = tensor({outputs, inputs}, -bound, bound);
+    if (matrices_ == Matrices::plain) return plain;
+    return matrices_ == Matrices::bfloat16 ? plain.narrowed() : plain.narrowed().widened();
   }
   Parameter<Scalar> vector(Index n, double low = -0.5, double high = 0.5) { return tensor({n}, low, high); }
 
@@ -54,11 +56,12 @@ class RandomWeights {
 
  private:
   Random random_;
+  Matrices matrices_;
 };
 
 template <class Scalar>
 Mamba2LayerWeights<Scalar> weights_of(const LayerSpec& spec, const Mamba2LayerConfig& c) {
-  RandomWeights<Scalar> random(spec.seed);
+  RandomWeights<Scalar> random(spec);
   const Index rows = 2 * c.mlp_width + c.inner() + c.conv_channels() + c.heads;
   Mamba2LayerWeights<Scalar> w;
   w.in_proj = random.matrix(rows, c.width);
@@ -74,7 +77,7 @@ Mamba2LayerWeights<Scalar> weights_of(const LayerSpec& spec, const Mamba2LayerCo
 
 template <class Scalar>
 RWKV7TimeMixWeights<Scalar> weights_of(const LayerSpec& spec, const RWKV7TimeMixConfig& c) {
-  RandomWeights<Scalar> random(spec.seed);
+  RandomWeights<Scalar> random(spec);
   const Index keys = c.heads * c.key, values = c.heads * c.value;
   RWKV7TimeMixWeights<Scalar> w;
   for (Parameter<Scalar>* mu : {&w.x_r, &w.x_w, &w.x_k, &w.x_v, &w.x_a, &w.x_g})
@@ -92,13 +95,13 @@ RWKV7TimeMixWeights<Scalar> weights_of(const LayerSpec& spec, const RWKV7TimeMix
 
 template <class Scalar>
 RWKV7ChannelMixWeights<Scalar> weights_of(const LayerSpec& spec, const ChannelMixConfig& c) {
-  RandomWeights<Scalar> random(spec.seed);
+  RandomWeights<Scalar> random(spec);
   return {random.vector(c.width, 0, 1), random.matrix(c.hidden, c.width), random.matrix(c.width, c.hidden)};
 }
 
 template <class Scalar>
 GatedDeltaNetLayerWeights<Scalar> weights_of(const LayerSpec& spec, const GatedDeltaNetLayerConfig& c) {
-  RandomWeights<Scalar> random(spec.seed);
+  RandomWeights<Scalar> random(spec);
   const Index heads = c.output_heads(), keys = c.heads * c.key_dim;
   GatedDeltaNetLayerWeights<Scalar> w;
   random.attention(c.width, keys, keys, heads * c.value_dim, c.conv_width, w);
@@ -110,7 +113,7 @@ GatedDeltaNetLayerWeights<Scalar> weights_of(const LayerSpec& spec, const GatedD
 
 template <class Scalar>
 GLALayerWeights<Scalar> weights_of(const LayerSpec& spec, const GLALayerConfig& c) {
-  RandomWeights<Scalar> random(spec.seed);
+  RandomWeights<Scalar> random(spec);
   const Index keys = c.groups() * c.key_dim;
   GLALayerWeights<Scalar> w;
   random.attention(c.width, c.heads * c.key_dim, keys, c.groups() * c.value_dim, c.conv_width, w);
@@ -126,7 +129,7 @@ GLALayerWeights<Scalar> weights_of(const LayerSpec& spec, const GLALayerConfig& 
 
 template <class Scalar>
 RetNetLayerWeights<Scalar> weights_of(const LayerSpec& spec, const RetNetLayerConfig& c) {
-  RandomWeights<Scalar> random(spec.seed);
+  RandomWeights<Scalar> random(spec);
   RetNetLayerWeights<Scalar> w;
   random.attention(c.width, c.heads * c.key_dim, c.groups() * c.key_dim, c.groups() * c.value_dim,
                    c.conv_width, w);
@@ -136,7 +139,7 @@ RetNetLayerWeights<Scalar> weights_of(const LayerSpec& spec, const RetNetLayerCo
 
 template <class Scalar>
 SKALayerWeights<Scalar> weights_of(const LayerSpec& spec, const SKALayerConfig& c) {
-  RandomWeights<Scalar> random(spec.seed);
+  RandomWeights<Scalar> random(spec);
   const Index keys = c.attention.heads * c.attention.key, values = c.attention.heads * c.attention.value;
   SKALayerWeights<Scalar> w;
   w.key_proj = random.matrix(keys, c.width), w.query_proj = random.matrix(keys, c.width);

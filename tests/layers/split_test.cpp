@@ -45,6 +45,47 @@ TEST_CASE("layers: prefill, steps and every split are equal bit for bit") {
   }
 }
 
+namespace {
+
+/// Of the outputs, as a part of the largest one.
+double largest_difference(const LayerOutputs& got, const LayerOutputs& expected) {
+  double difference = 0, largest = 0;
+  for (std::size_t i = 0; i < expected.y.numbers.size(); ++i) {
+    const double each = std::abs(got.y.numbers[i] - expected.y.numbers[i]);
+    difference = std::isnan(each) ? each : std::max(difference, each);
+    largest = std::max(largest, std::abs(expected.y.numbers[i]));
+  }
+  return difference / largest;
+}
+
+}  // namespace
+
+// Products are the same and sums are not, so that layers differ by roundings: some dozens of them, and in SKA,
+// which solves with matrices that the ridge makes regular, some thousands.
+TEST_CASE("layers: weights of bfloat16 do what numbers of the same values do") {
+  constexpr Index B = 2, T = 70;
+  for (LayerSpec spec : all_layers()) {
+    INFO(spec.name);
+    spec.matrices = Matrices::widened;
+    const AnyLayer wide(spec);
+    spec.matrices = Matrices::bfloat16;
+    const AnyLayer narrow(spec);
+    const LayerInputs inputs = random_layer_inputs(wide, B, T, 12);
+    AnyLayerState wide_state = wide.initial_state(B), at_once = narrow.initial_state(B), stepped = at_once;
+    const LayerOutputs expected = prefill(wide, inputs, wide_state), got = prefill(narrow, inputs, at_once);
+    const double roundings = std::holds_alternative<SKALayerConfig>(spec.config) ? 5000 : 50;
+    CHECK(largest_difference(got, expected) <= roundings * (spec.single ? 1.2e-7 : 2.2e-16));
+    CHECK(difference(steps(narrow, inputs, stepped), got) == "");
+    CHECK(same_bits(stepped.numbers(), at_once.numbers()));
+    for (std::uint64_t seed = 0; seed < 3; ++seed) {
+      Random random(seed);
+      AnyLayerState state = narrow.initial_state(B);
+      CHECK(difference(random_split(narrow, inputs, state, random), got) == "");
+      CHECK(same_bits(state.numbers(), at_once.numbers()));
+    }
+  }
+}
+
 TEST_CASE("layers: sequences shorter than the window of a convolution") {
   for (const LayerSpec& spec : all_layers()) {
     const AnyLayer layer(spec);

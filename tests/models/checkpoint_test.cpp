@@ -36,26 +36,6 @@ io::Checkpoint in_memory(Bytes bytes) {
   return {io::SafetensorsFile::from_bytes(std::move(bytes), "m"), "m"};
 }
 
-/// The same file with `spaces` more in its header, so that the data begins somewhere else.
-Bytes shifted(const Bytes& file, std::size_t spaces) {
-  std::uint64_t length = 0;
-  std::memcpy(&length, file.data(), sizeof(length));
-  const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
-  return raw_file(std::string(text.substr(8, length)) + std::string(spaces, ' '), text.substr(8 + length));
-}
-
-/// All tensors stored as this type.
-Bytes model_bytes_as(const Files& files, io::DataType type) {
-  io::SafetensorsWriter writer;
-  for (const auto& [name, numbers] : files.tensors) {
-    if (type == io::DataType::F64)
-      writer.add(name, numbers.shape, std::vector<double>(numbers.values.begin(), numbers.values.end()));
-    else
-      writer.add(name, numbers.shape, numbers.values, type);
-  }
-  return writer.bytes();
-}
-
 /// A model in two shards, and its index.
 class Shards {
  public:
@@ -279,13 +259,13 @@ TEST_CASE("B67: weights at any address, of any type, have the right values") {
   }
   // float32 as float64 loses nothing.
   for (const std::size_t spaces : std::vector<std::size_t>{0, 1, 4}) {
-    const auto wide = in_memory(shifted(model_bytes_as(files, io::DataType::F64), spaces));
+    const auto wide = in_memory(shifted(model_bytes(files, io::DataType::F64), spaces));
     CHECK(logits_of(load_double(wide)) == right);
     CHECK(logits_of(load_float(wide)) == right_single);
   }
   for (const io::DataType type : {io::DataType::BF16, io::DataType::F16}) {
     INFO(io::name_of(type));
-    const Bytes narrow = model_bytes_as(files, type);
+    const Bytes narrow = model_bytes(files, type);
     Files rounded = files;  // the same numbers as float32
     for (auto& [name, numbers] : rounded.tensors) numbers.values = in_memory(narrow).tensor(name).to<float>();
     const auto expected = logits_of(rounded);
@@ -316,7 +296,7 @@ TEST_CASE("checkpoint: a fingerprint tells models apart, and not how their files
     other[name].shape.insert(other[name].shape.begin(), 1);
     CHECK(in_memory(model_bytes(other)).fingerprint() != right);
   }
-  CHECK(in_memory(model_bytes_as(files, io::DataType::F64)).fingerprint() != right);
+  CHECK(in_memory(model_bytes(files, io::DataType::F64)).fingerprint() != right);
 }
 
 TEST_CASE("checkpoint: integers are no weights") {

@@ -6,8 +6,9 @@
 namespace linrec::test {
 
 template <class Scalar>
-LanguageModel<Scalar> load(const io::Checkpoint& checkpoint) {
-  return io::load_model<Scalar>(checkpoint);
+LanguageModel<Scalar> load(const io::Checkpoint& checkpoint,
+                           io::WeightStorage storage = io::WeightStorage::widened) {
+  return io::load_model<Scalar>(checkpoint, storage);
 }
 inline LanguageModel<double> load_double(const io::Checkpoint& checkpoint) {
   return io::load_model<double>(checkpoint);

@@ -76,12 +76,13 @@ Files::Numbers random_numbers(Random& random, std::vector<Index> shape, double m
 
 io::SafetensorsFile golden_layer(const std::string& name);
 
-/// Writes model.safetensors and config.json into a folder.
-void write_files(const Files& files, const std::filesystem::path& folder);
+/// Writes model.safetensors, with all tensors stored as this type, and config.json into a folder.
+void write_files(const Files& files, const std::filesystem::path& folder,
+                 io::DataType type = io::DataType::F32);
 /// The bytes of model.safetensors.
-Bytes model_bytes(const Files& files);
+Bytes model_bytes(const Files& files, io::DataType type = io::DataType::F32);
 /// The files as a checkpoint that lies in a folder of its own, which is gone afterwards; the mapping stays.
-io::Checkpoint as_checkpoint(const Files& files);
+io::Checkpoint as_checkpoint(const Files& files, io::DataType type = io::DataType::F32);
 
 std::vector<TokenId> random_tokens(Index count, Index vocabulary, std::uint64_t seed = 1);
 

@@ -397,28 +397,27 @@ io::SafetensorsFile golden_layer(const std::string& name) {
   return io::SafetensorsFile(std::filesystem::path(LINREC_TEST_DATA) / "golden" / (name + ".safetensors"));
 }
 
-namespace {
-
-io::SafetensorsWriter writer_of(const Files& files) {
-  io::SafetensorsWriter writer;
-  writer.set_metadata("format", "pt");
-  for (const auto& [name, numbers] : files.tensors) writer.add(name, numbers.shape, numbers.values);
-  return writer;
-}
-
-}  // namespace
-
-void write_files(const Files& files, const std::filesystem::path& folder) {
-  write_file(folder / "model.safetensors", model_bytes(files));
+void write_files(const Files& files, const std::filesystem::path& folder, io::DataType type) {
+  write_file(folder / "model.safetensors", model_bytes(files, type));
   if (!files.config.empty())
     write_file(folder / "config.json", std::as_bytes(std::span(files.config.data(), files.config.size())));
 }
 
-Bytes model_bytes(const Files& files) { return writer_of(files).bytes(); }
+Bytes model_bytes(const Files& files, io::DataType type) {
+  io::SafetensorsWriter writer;
+  writer.set_metadata("format", "pt");
+  for (const auto& [name, numbers] : files.tensors) {
+    if (type == io::DataType::F64)
+      writer.add(name, numbers.shape, std::vector<double>(numbers.values.begin(), numbers.values.end()));
+    else
+      writer.add(name, numbers.shape, numbers.values, type);
+  }
+  return writer.bytes();
+}
 
-io::Checkpoint as_checkpoint(const Files& files) {
+io::Checkpoint as_checkpoint(const Files& files, io::DataType type) {
   const TemporaryDirectory folder;
-  write_files(files, folder.path());
+  write_files(files, folder.path(), type);
   return io::Checkpoint(folder.path());
 }
 

@@ -56,9 +56,14 @@ concept Number = std::floating_point<T> ||
     (std::integral<T> && !std::same_as<T, bool> && !std::same_as<T, char> && !std::same_as<T, wchar_t> &&
      !std::same_as<T, char8_t> && !std::same_as<T, char16_t> && !std::same_as<T, char32_t>);
 
-/// The data type whose elements are exactly T, or nothing. BOOL, F16 and BF16 have no such T.
-template <Number T>
+/// The types that tensors convert to.
+template <class T>
+concept Element = Number<T> || std::same_as<T, BFloat16>;
+
+/// The data type whose elements are exactly T, or nothing. BOOL and F16 have no such T.
+template <Element T>
 constexpr std::optional<DataType> data_type_of() {
+  if (std::same_as<T, BFloat16>) return DataType::BF16;
   if (std::same_as<T, double>) return DataType::F64;
   if (std::same_as<T, float>) return DataType::F32;
   if (std::signed_integral<T> && sizeof(T) == 8) return DataType::I64;

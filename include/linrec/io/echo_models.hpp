@@ -214,12 +214,12 @@ void add_echo_sequence_layer(ModelBuilder<Scalar>& builder, Index i, const EchoC
 }
 
 template <class Scalar>
-LanguageModel<Scalar> load_echo(const Checkpoint& file, const ConfigReader& config) {
+LanguageModel<Scalar> load_echo(const Checkpoint& file, WeightStorage storage, const ConfigReader& config) {
   const Checkpoint checkpoint = file.renamed(echo_tensor_name);
   check_echo_tensors(checkpoint);
   const EchoConfig m = echo_config(config);
   const Index layers = layer_count(checkpoint, config, "n_layers", m.layers);
-  ModelBuilder<Scalar> builder(checkpoint, names::echo, "echo", m.width);
+  ModelBuilder<Scalar> builder(checkpoint, storage, names::echo, "echo", m.width);
   builder.embedding(m.vocabulary, m.tied);
   const NormKind<Scalar> norm{m.rms_norm ? Norm<Scalar>::Kind::rms : Norm<Scalar>::Kind::layer, m.norm_eps,
                               !m.rms_norm};

@@ -100,11 +100,11 @@ namespace detail {
 
 /// A model of mixers and MLPs; add(builder, i, norm) adds a mixer.
 template <class Scalar, class Add>
-LanguageModel<Scalar> load_fla(const Checkpoint& checkpoint, const ConfigReader& config,
-                               std::string architecture, Index width, Index depth, double ratio, double eps,
-                               Add&& add) {
+LanguageModel<Scalar> load_fla(const Checkpoint& checkpoint, WeightStorage storage,
+                               const ConfigReader& config, std::string architecture, Index width, Index depth,
+                               double ratio, double eps, Add&& add) {
   const Index layers = layer_count(checkpoint, config, "num_hidden_layers", depth);
-  ModelBuilder<Scalar> builder(checkpoint, names::fla, std::move(architecture), width);
+  ModelBuilder<Scalar> builder(checkpoint, storage, names::fla, std::move(architecture), width);
   builder.embedding(config.size("vocab_size", 32000), tied(config));
   const NormKind<Scalar> norm{Norm<Scalar>::Kind::rms, eps, false};
   const Index hidden = fla_mlp_width(config, width, ratio);
@@ -129,9 +129,10 @@ void add_gated_delta_net(ModelBuilder<Scalar>& builder, Index i, const GatedDelt
 }
 
 template <class Scalar>
-LanguageModel<Scalar> load_gated_delta_net(const Checkpoint& checkpoint, const ConfigReader& config) {
+LanguageModel<Scalar> load_gated_delta_net(const Checkpoint& checkpoint, WeightStorage storage,
+                                           const ConfigReader& config) {
   const GatedDeltaNetLayerConfig layer = fla_gated_delta_net(config);
-  return load_fla<Scalar>(checkpoint, config, "gated_delta_net", layer.width, 21, 4, layer.norm_eps,
+  return load_fla<Scalar>(checkpoint, storage, config, "gated_delta_net", layer.width, 21, 4, layer.norm_eps,
                           [&](ModelBuilder<Scalar>& builder, Index i, const NormKind<Scalar>& norm) {
                             add_gated_delta_net(builder, i, layer, norm,
                                                 config.number("train_length", 512.0));
@@ -139,10 +140,11 @@ LanguageModel<Scalar> load_gated_delta_net(const Checkpoint& checkpoint, const C
 }
 
 template <class Scalar>
-LanguageModel<Scalar> load_post_gated_delta_net(const Checkpoint& checkpoint, const ConfigReader& config) {
+LanguageModel<Scalar> load_post_gated_delta_net(const Checkpoint& checkpoint, WeightStorage storage,
+                                                const ConfigReader& config) {
   const GatedDeltaNetLayerConfig layer = post_gated_delta_net(config);
   const Index layers = layer_count(checkpoint, config, "n_layer", 24);
-  ModelBuilder<Scalar> builder(checkpoint, names::post, "gated_delta_net", layer.width);
+  ModelBuilder<Scalar> builder(checkpoint, storage, names::post, "gated_delta_net", layer.width);
   builder.embedding(round_up(config.size("vocab_size", 8192), config.size("pad_vocab_size_multiple", 16)),
                     tied(config, "tie_embeddings"));
   const NormKind<Scalar> norm{Norm<Scalar>::Kind::rms, 1e-5, false};
@@ -153,10 +155,11 @@ LanguageModel<Scalar> load_post_gated_delta_net(const Checkpoint& checkpoint, co
 }
 
 template <class Scalar>
-LanguageModel<Scalar> load_gla(const Checkpoint& checkpoint, const ConfigReader& config) {
+LanguageModel<Scalar> load_gla(const Checkpoint& checkpoint, WeightStorage storage,
+                               const ConfigReader& config) {
   const GLALayerConfig layer = fla_gla(config);
   return load_fla<Scalar>(
-      checkpoint, config, "gla", layer.width, 24, 4, layer.norm_eps,
+      checkpoint, storage, config, "gla", layer.width, 24, 4, layer.norm_eps,
       [&](ModelBuilder<Scalar>& builder, Index i, const NormKind<Scalar>& norm) {
         const LayerNames names = builder.mixer(i);
         const auto weights = read_weights(builder.reader(), names, layer);
@@ -174,9 +177,10 @@ LanguageModel<Scalar> load_gla(const Checkpoint& checkpoint, const ConfigReader&
 }
 
 template <class Scalar>
-LanguageModel<Scalar> load_retnet(const Checkpoint& checkpoint, const ConfigReader& config) {
+LanguageModel<Scalar> load_retnet(const Checkpoint& checkpoint, WeightStorage storage,
+                                  const ConfigReader& config) {
   const RetNetLayerConfig layer = fla_retnet(config);
-  return load_fla<Scalar>(checkpoint, config, "retnet", layer.width, 24, 2, layer.norm_eps,
+  return load_fla<Scalar>(checkpoint, storage, config, "retnet", layer.width, 24, 2, layer.norm_eps,
                           [&](ModelBuilder<Scalar>& builder, Index i, const NormKind<Scalar>& norm) {
                             const auto weights = read_weights(builder.reader(), builder.mixer(i), layer);
                             builder.add_mixer(i, norm,

@@ -49,13 +49,13 @@ Mamba2LayerWeights<Scalar> read_weights(WeightReader<Scalar>& reader, const Laye
   const Index inner = config.inner(), channels = config.conv_channels();
   const Index rows = 2 * config.mlp_width + inner + channels + config.heads;
   Mamba2LayerWeights<Scalar> w;
-  w.in_proj = reader.get(names, "in_proj.weight", {rows, config.width});
+  w.in_proj = reader.matrix(names, "in_proj.weight", {rows, config.width});
   w.conv1d = reader.get(names, "conv1d.weight", {channels, 1, config.conv_width});
   if (tensors.conv_bias) w.conv1d_bias = reader.get(names, "conv1d.bias", {channels});
   w.dt_bias = reader.get(names, "dt_bias", {config.heads});
   w.D = reader.get(names, "D", {tensors.wide_D ? inner : config.heads});
   if (config.gated_norm) w.norm = reader.get(names, "norm.weight", {inner});
-  w.out_proj = reader.get(names, "out_proj.weight", {config.width, config.mlp_width + inner});
+  w.out_proj = reader.matrix(names, "out_proj.weight", {config.width, config.mlp_width + inner});
   if (tensors.projection_bias) {
     w.in_proj_bias = reader.get(names, "in_proj.bias", {rows});
     w.out_proj_bias = reader.get(names, "out_proj.bias", {config.width});
@@ -67,9 +67,9 @@ Mamba2LayerWeights<Scalar> read_weights(WeightReader<Scalar>& reader, const Laye
 template <class Scalar, class Weights>
 void read_attention(WeightReader<Scalar>& reader, const LayerNames& names, Index width, Index queries,
                     Index keys, Index values, Index conv_width, Weights& w) {
-  w.q_proj = reader.get(names, "q_proj.weight", {queries, width});
-  w.k_proj = reader.get(names, "k_proj.weight", {keys, width});
-  w.v_proj = reader.get(names, "v_proj.weight", {values, width});
+  w.q_proj = reader.matrix(names, "q_proj.weight", {queries, width});
+  w.k_proj = reader.matrix(names, "k_proj.weight", {keys, width});
+  w.v_proj = reader.matrix(names, "v_proj.weight", {values, width});
   if (conv_width > 0) {
     w.q_conv1d = reader.get(names, "q_conv1d.weight", {queries, 1, conv_width});
     w.k_conv1d = reader.get(names, "k_conv1d.weight", {keys, 1, conv_width});
@@ -79,9 +79,9 @@ void read_attention(WeightReader<Scalar>& reader, const LayerNames& names, Index
 template <class Scalar, class Weights>
 void read_output(WeightReader<Scalar>& reader, const LayerNames& names, Index width, Index heads,
                  Index value_dim, bool gate, const std::string& norm, Weights& w) {
-  if (gate) w.g_proj = reader.get(names, "g_proj.weight", {heads * value_dim, width});
+  if (gate) w.g_proj = reader.matrix(names, "g_proj.weight", {heads * value_dim, width});
   if (!norm.empty()) w.norm = reader.get(names, norm + ".weight", {value_dim});
-  w.o_proj = reader.get(names, "o_proj.weight", {width, heads * value_dim});
+  w.o_proj = reader.matrix(names, "o_proj.weight", {width, heads * value_dim});
 }
 /// GLA and RetNet call their norm after the code that computes it.
 template <class Scalar>
@@ -96,8 +96,8 @@ GatedDeltaNetLayerWeights<Scalar> read_weights(WeightReader<Scalar>& reader, con
   const Index heads = config.output_heads(), keys = config.heads * config.key_dim;
   GatedDeltaNetLayerWeights<Scalar> w;
   read_attention(reader, names, config.width, keys, keys, heads * config.value_dim, config.conv_width, w);
-  w.a_proj = reader.get(names, "a_proj.weight", {heads, config.width});
-  w.b_proj = reader.get(names, "b_proj.weight", {heads, config.width});
+  w.a_proj = reader.matrix(names, "a_proj.weight", {heads, config.width});
+  w.b_proj = reader.matrix(names, "b_proj.weight", {heads, config.width});
   w.dt_bias = reader.get(names, "dt_bias", {heads});
   read_output(reader, names, config.width, heads, config.value_dim, config.output_gate, "o_norm", w);
   return w;
@@ -112,12 +112,12 @@ GLALayerWeights<Scalar> read_weights(WeightReader<Scalar>& reader, const LayerNa
   read_attention(reader, names, config.width, config.heads * config.key_dim, keys,
                  config.groups() * config.value_dim, config.conv_width, w);
   if (reader.has(names, "a_proj.weight")) {
-    w.a_proj = reader.get(names, "a_proj.weight", {keys, config.width});
+    w.a_proj = reader.matrix(names, "a_proj.weight", {keys, config.width});
     w.dt_bias = reader.get(names, "dt_bias", {keys});
   } else {
     const Index rank = reader.rows(names, "gk_proj.0.weight");
-    w.gk_proj_0 = reader.get(names, "gk_proj.0.weight", {rank, config.width});
-    w.gk_proj_1 = reader.get(names, "gk_proj.1.weight", {keys, rank});
+    w.gk_proj_0 = reader.matrix(names, "gk_proj.0.weight", {rank, config.width});
+    w.gk_proj_1 = reader.matrix(names, "gk_proj.1.weight", {keys, rank});
     w.gk_proj_1_bias = reader.get(names, "gk_proj.1.bias", {keys});
   }
   read_output(reader, names, config.width, config.heads, config.value_dim, config.output_gate,
@@ -141,8 +141,8 @@ LowRankWeights<Scalar> read_low_rank(WeightReader<Scalar>& reader, const LayerNa
                                      const std::string& name, Index outputs, Index inputs, bool bias) {
   const Index rank = reader.rows(names, name + ".lora.0.weight");
   LowRankWeights<Scalar> w;
-  w.down = reader.get(names, name + ".lora.0.weight", {rank, inputs});
-  w.up = reader.get(names, name + ".lora.2.weight", {outputs, rank});
+  w.down = reader.matrix(names, name + ".lora.0.weight", {rank, inputs});
+  w.up = reader.matrix(names, name + ".lora.2.weight", {outputs, rank});
   if (bias) w.bias = reader.get(names, name + ".lora.2.bias", {outputs});
   return w;
 }
@@ -161,10 +161,10 @@ RWKV7TimeMixWeights<Scalar> read_weights(WeightReader<Scalar>& reader, const Lay
   } else {
     for (Index i = 0; i < 6; ++i) *mu[i] = reader.get(names, std::string("x_") + "rwkvag" [i], { width });
   }
-  w.r_proj = reader.get(names, "r_proj.weight", {keys, width});
-  w.k_proj = reader.get(names, "k_proj.weight", {keys, width});
-  w.v_proj = reader.get(names, "v_proj.weight", {values, width});
-  w.o_proj = reader.get(names, "o_proj.weight", {width, values});
+  w.r_proj = reader.matrix(names, "r_proj.weight", {keys, width});
+  w.k_proj = reader.matrix(names, "k_proj.weight", {keys, width});
+  w.v_proj = reader.matrix(names, "v_proj.weight", {values, width});
+  w.o_proj = reader.matrix(names, "o_proj.weight", {width, values});
   // Of a plain layer the bias of w_lora is the spectrum; PoST has both.
   w.w_lora = read_low_rank(reader, names, "w_lora", keys, width, reader.has(names, rwkv7_decay_names.base));
   w.a_lora = read_low_rank(reader, names, "a_lora", keys, width, true);
@@ -187,8 +187,8 @@ RWKV7ChannelMixWeights<Scalar> read_channel_mix(WeightReader<Scalar>& reader, co
                                                 Index width, Index hidden) {
   RWKV7ChannelMixWeights<Scalar> w;
   w.x_k = reader.get(names, "x_k", {width});
-  w.key = reader.get(names, "key.weight", {hidden, width});
-  w.value = reader.get(names, "value.weight", {width, hidden});
+  w.key = reader.matrix(names, "key.weight", {hidden, width});
+  w.value = reader.matrix(names, "value.weight", {width, hidden});
   return w;
 }
 
@@ -198,13 +198,13 @@ GatedMLPWeights<Scalar> read_gated_mlp(WeightReader<Scalar>& reader, const Layer
                                        Index hidden) {
   GatedMLPWeights<Scalar> w;
   if (reader.has(names, "gate_proj.weight") && !reader.has(names, "up_proj.weight")) {
-    const Parameter<Scalar> both = reader.get(names, "gate_proj.weight", {2 * hidden, width});
+    const Parameter<Scalar> both = reader.matrix(names, "gate_proj.weight", {2 * hidden, width});
     if (both.present()) w.gate = both.rows(0, hidden), w.up = both.rows(hidden, hidden);
   } else {
-    w.gate = reader.get(names, "gate_proj.weight", {hidden, width});
-    w.up = reader.get(names, "up_proj.weight", {hidden, width});
+    w.gate = reader.matrix(names, "gate_proj.weight", {hidden, width});
+    w.up = reader.matrix(names, "up_proj.weight", {hidden, width});
   }
-  w.down = reader.get(names, "down_proj.weight", {width, hidden});
+  w.down = reader.matrix(names, "down_proj.weight", {width, hidden});
   return w;
 }
 /// The MLP of state-spaces/mamba, whose first map gives the values and then the gates.
@@ -212,9 +212,9 @@ template <class Scalar>
 GatedMLPWeights<Scalar> read_mamba_mlp(WeightReader<Scalar>& reader, const LayerNames& names, Index width,
                                        Index hidden) {
   GatedMLPWeights<Scalar> w;
-  const Parameter<Scalar> both = reader.get(names, "fc1.weight", {2 * hidden, width});
+  const Parameter<Scalar> both = reader.matrix(names, "fc1.weight", {2 * hidden, width});
   if (both.present()) w.up = both.rows(0, hidden), w.gate = both.rows(hidden, hidden);
-  w.down = reader.get(names, "fc2.weight", {width, hidden});
+  w.down = reader.matrix(names, "fc2.weight", {width, hidden});
   return w;
 }
 
@@ -225,10 +225,10 @@ SKALayerWeights<Scalar> read_weights(WeightReader<Scalar>& reader, const LayerNa
   const Index width = config.width, heads = config.attention.heads;
   const Index keys = heads * config.attention.key, values = heads * config.attention.value;
   SKALayerWeights<Scalar> w;
-  w.key_proj = reader.get(names, "key_proj.weight", {keys, width});
-  w.query_proj = reader.get(names, "query_proj.weight", {keys, width});
-  w.value_proj = reader.get(names, "value_proj.weight", {values, width});
-  w.out_proj = reader.get(names, "out_proj.weight", {width, values});
+  w.key_proj = reader.matrix(names, "key_proj.weight", {keys, width});
+  w.query_proj = reader.matrix(names, "query_proj.weight", {keys, width});
+  w.value_proj = reader.matrix(names, "value_proj.weight", {values, width});
+  w.out_proj = reader.matrix(names, "out_proj.weight", {width, values});
   w.eta = reader.get(names, "eta", {});
   w.ssn_gamma = reader.get(names, "ssn_gamma", {});
   return w;
@@ -238,11 +238,11 @@ template <class Scalar>
 SpectralKoopmanMLPWeights<Scalar> read_weights(WeightReader<Scalar>& reader, const LayerNames& names,
                                                const SpectralKoopmanMLPConfig& config) {
   SpectralKoopmanMLPWeights<Scalar> w;
-  w.lift = reader.get(names, "lift.weight", {config.hidden, config.width});
+  w.lift = reader.matrix(names, "lift.weight", {config.hidden, config.width});
   w.gamma = reader.get(names, "gamma", {config.hidden / 2});
   w.omega = reader.get(names, "omega", {config.hidden / 2});
-  w.readout = reader.get(names, "readout.weight", {config.width, config.hidden});
-  if (config.gated) w.gate = reader.get(names, "gate.weight", {config.hidden, config.width});
+  w.readout = reader.matrix(names, "readout.weight", {config.width, config.hidden});
+  if (config.gated) w.gate = reader.matrix(names, "gate.weight", {config.hidden, config.width});
   return w;
 }
 

@@ -77,10 +77,11 @@ inline Mamba2LayerConfig transformers_mamba2(const ConfigReader& config, bool po
 namespace detail {
 
 template <class Scalar>
-LanguageModel<Scalar> load_state_spaces(const Checkpoint& checkpoint, const ConfigReader& config) {
+LanguageModel<Scalar> load_state_spaces(const Checkpoint& checkpoint, WeightStorage storage,
+                                        const ConfigReader& config) {
   const StateSpacesMamba2 m = state_spaces_mamba2(config);
   const Index layers = layer_count(checkpoint, config, "n_layer");
-  ModelBuilder<Scalar> builder(checkpoint, names::state_spaces, "mamba2", m.layer.width);
+  ModelBuilder<Scalar> builder(checkpoint, storage, names::state_spaces, "mamba2", m.layer.width);
   builder.embedding(m.vocabulary, config.flag("tie_embeddings", true));
   const NormKind<Scalar> norm{m.rms_norm ? Norm<Scalar>::Kind::rms : Norm<Scalar>::Kind::layer, 1e-5,
                               !m.rms_norm};
@@ -97,12 +98,13 @@ LanguageModel<Scalar> load_state_spaces(const Checkpoint& checkpoint, const Conf
 
 /// @param post PoST's, which shares the keys.
 template <class Scalar>
-LanguageModel<Scalar> load_transformers(const Checkpoint& checkpoint, const ConfigReader& config, bool post) {
+LanguageModel<Scalar> load_transformers(const Checkpoint& checkpoint, WeightStorage storage,
+                                        const ConfigReader& config, bool post) {
   const Mamba2LayerConfig layer = transformers_mamba2(config, post);
   const Index layers = layer_count(checkpoint, config, "num_hidden_layers");
   ModelNames theirs = post ? names::post_mamba2 : names::transformers;
   if (checkpoint.contains("backbone.embedding.weight")) theirs.embedding = "backbone.embedding";
-  ModelBuilder<Scalar> builder(checkpoint, theirs, "mamba2", layer.width);
+  ModelBuilder<Scalar> builder(checkpoint, storage, theirs, "mamba2", layer.width);
   builder.embedding(config.size("vocab_size", 32768), tied(config));
   const NormKind<Scalar> norm{Norm<Scalar>::Kind::rms, post ? 1e-5 : layer.norm_eps, false};
   const Mamba2Tensors tensors{config.flag("use_bias", false), config.flag("use_conv_bias", true), false};

@@ -19,8 +19,9 @@ namespace linrec::io {
 template <class Scalar>
 class ModelBuilder {
  public:
-  ModelBuilder(const Checkpoint& checkpoint, const ModelNames& names, std::string architecture, Index width)
-      : reader_(checkpoint), names_(names), width_(width) {
+  ModelBuilder(const Checkpoint& checkpoint, WeightStorage storage, const ModelNames& names,
+               std::string architecture, Index width)
+      : reader_(checkpoint, storage), names_(names), width_(width) {
     parts_.architecture = std::move(architecture);
     parts_.fingerprint = checkpoint.fingerprint();
     reader_.ignore_prefix(self_test_prefix);
@@ -38,16 +39,14 @@ class ModelBuilder {
                       head = std::string(names_.head) + ".weight";
     if (!tied) tied = !reader_.has(head);
     if (!*tied || !reader_.has(head)) {
-      parts_.embedding = reader_.get(embedding, {vocabulary, width_});
-      if (!*tied) parts_.head = reader_.get(head, {vocabulary, width_});
+      parts_.embedding = reader_.matrix(embedding, {vocabulary, width_});
+      if (!*tied) parts_.head = reader_.matrix(head, {vocabulary, width_});
       return;
     }
     // Files may have either of the two, or both.
-    parts_.head = reader_.get(head, {vocabulary, width_});
-    parts_.embedding = reader_.has(embedding) ? reader_.get(embedding, {vocabulary, width_}) : parts_.head;
-    const auto &a = parts_.embedding, &b = parts_.head;
-    if (a.present() && b.present() &&
-        std::memcmp(a.data(), b.data(), sizeof(Scalar) * static_cast<std::size_t>(a.size())) != 0)
+    parts_.head = reader_.matrix(head, {vocabulary, width_});
+    parts_.embedding = reader_.has(embedding) ? reader_.matrix(embedding, {vocabulary, width_}) : parts_.head;
+    if (parts_.embedding.present() && parts_.head.present() && !same_bits(parts_.embedding, parts_.head))
       reader_.problem("the config ties '", embedding, "' and '", head, "', but they differ");
     parts_.head = {};
   }
@@ -86,6 +85,13 @@ class ModelBuilder {
   }
 
  private:
+  /// One of the two may be bfloat16.
+  static bool same_bits(const Parameter<Scalar>& a, const Parameter<Scalar>& b) {
+    const auto size = static_cast<std::size_t>(a.size());
+    if (a.is_bfloat16() && b.is_bfloat16())
+      return std::memcmp(a.bfloat16_data(), b.bfloat16_data(), sizeof(BFloat16) * size) == 0;
+    return std::memcmp(a.widened().data(), b.widened().data(), sizeof(Scalar) * size) == 0;
+  }
   std::string block(Index i) const { return message(names_.blocks, ".", i, "."); }
 
   Norm<Scalar> norm(const std::string& name, const NormKind& kind) {

@@ -75,11 +75,12 @@ void add_rwkv7(ModelBuilder<Scalar>& builder, Index i, const RWKV7TimeMixConfig&
 }
 
 template <class Scalar>
-LanguageModel<Scalar> load_fla_rwkv7(const Checkpoint& checkpoint, const ConfigReader& config) {
+LanguageModel<Scalar> load_fla_rwkv7(const Checkpoint& checkpoint, WeightStorage storage,
+                                     const ConfigReader& config) {
   const RWKV7Sizes m = fla_rwkv7_sizes(config);
   const Index layers = layer_count(checkpoint, config, "num_hidden_layers", m.layers);
   const NormKind<Scalar> norm{Norm<Scalar>::Kind::layer, m.norm_eps, config.flag("norm_bias", true)};
-  ModelBuilder<Scalar> builder(checkpoint, names::fla_rwkv7, "rwkv7", m.width);
+  ModelBuilder<Scalar> builder(checkpoint, storage, names::fla_rwkv7, "rwkv7", m.width);
   builder.embedding(m.vocabulary, tied(config));
   if (config.flag("norm_first", true)) builder.embedding_norm(norm);
   for (Index i = 0; i < layers; ++i)
@@ -90,11 +91,12 @@ LanguageModel<Scalar> load_fla_rwkv7(const Checkpoint& checkpoint, const ConfigR
 }
 
 template <class Scalar>
-LanguageModel<Scalar> load_post_rwkv7(const Checkpoint& checkpoint, const ConfigReader& config) {
+LanguageModel<Scalar> load_post_rwkv7(const Checkpoint& checkpoint, WeightStorage storage,
+                                      const ConfigReader& config) {
   const RWKV7Sizes m = post_rwkv7_sizes(config);
   const Index layers = layer_count(checkpoint, config, "n_layer", m.layers);
   const NormKind<Scalar> norm{Norm<Scalar>::Kind::layer, m.norm_eps, true};
-  ModelBuilder<Scalar> builder(checkpoint, names::post, "rwkv7", m.width);
+  ModelBuilder<Scalar> builder(checkpoint, storage, names::post, "rwkv7", m.width);
   builder.embedding(m.vocabulary, tied(config, "tie_embeddings"));
   builder.embedding_norm(norm);
   for (Index i = 0; i < layers; ++i)
@@ -118,7 +120,7 @@ inline Index count_blocks(const Checkpoint& checkpoint) {
 }
 
 template <class Scalar>
-LanguageModel<Scalar> load_blinkdl_rwkv7(const Checkpoint& checkpoint) {
+LanguageModel<Scalar> load_blinkdl_rwkv7(const Checkpoint& checkpoint, WeightStorage storage) {
   const auto extent = [&](std::string_view name, std::size_t i) {
     const Tensor& tensor = checkpoint.tensor(name);
     if (tensor.shape.size() != 2 || tensor.shape[i] < 1 || tensor.shape[i] > ConfigReader::largest_size)
@@ -132,7 +134,7 @@ LanguageModel<Scalar> load_blinkdl_rwkv7(const Checkpoint& checkpoint) {
   layer.heads = extent("blocks.0.att.r_k", 0);
   layer.key = layer.value = extent("blocks.0.att.r_k", 1);
   const NormKind<Scalar> norm{Norm<Scalar>::Kind::layer, 1e-5, true};
-  ModelBuilder<Scalar> builder(checkpoint, names::blinkdl, "rwkv7", layer.width);
+  ModelBuilder<Scalar> builder(checkpoint, storage, names::blinkdl, "rwkv7", layer.width);
   builder.embedding(extent("emb.weight", 0), false);
   builder.embedding_norm(norm);
   const Index hidden = extent("blocks.0.ffn.key.weight", 0), layers = count_blocks(checkpoint);

@@ -42,9 +42,10 @@ struct SelfTestResult {
   bool passed() const { return differences.empty(); }
 };
 
-/// What load_model does besides loading.
+/// How load_model loads, and what it does besides.
 struct LoadOptions {
-  bool self_test = false;  ///< runs the checkpoint's own test
+  bool self_test = false;  ///< runs the checkpoint's own test, which weights that are narrowed may fail
+  WeightStorage weights = WeightStorage::widened;
 };
 
 namespace detail {
@@ -141,7 +142,7 @@ SelfTestResult run_self_test(const Checkpoint& checkpoint, const LanguageModel<S
 /// @throws FormatError as load_model and run_self_test, and if the self-test finds differences, listing them.
 template <class Scalar>
 LanguageModel<Scalar> load_model(const Checkpoint& checkpoint, const LoadOptions& options) {
-  LanguageModel<Scalar> model = load_model<Scalar>(checkpoint);
+  LanguageModel<Scalar> model = load_model<Scalar>(checkpoint, options.weights);
   if (!options.self_test) return model;
   std::string differences;
   for (const std::string& each : run_self_test(checkpoint, model).differences) differences += "\n  " + each;

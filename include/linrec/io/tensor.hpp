@@ -39,14 +39,15 @@ struct Tensor {
   /// Number of elements.
   Index size() const { return static_cast<Index>(bytes.size()) / size_of(type); }
 
-  /// The elements as T, row-major. Floats become T by the usual rounding; BOOL becomes 0 or 1.
+  /// The elements as T, row-major. Floats become T by the usual rounding (F64 becomes BFloat16 by way of
+  /// float); BOOL becomes 0 or 1.
   /// @throws FormatError, naming the tensor and the element, if T is an integer type and cannot hold
   ///   the value exactly.
-  template <Number T>
+  template <Element T>
   std::vector<T> to() const;
 
   /// The elements in place, or nothing unless they are of type T exactly and suitably aligned.
-  template <Number T>
+  template <Element T>
   std::optional<std::span<const T>> view() const {
     if (data_type_of<T>() != type || reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(T) != 0)
       return std::nullopt;
@@ -74,7 +75,10 @@ struct Boolean {
 /// Whether `to` became `from` exactly; always so for floats, which round instead.
 template <class To, class From>
 bool convert(From from, To& to) {
-  if constexpr (std::floating_point<To>) {
+  if constexpr (std::same_as<To, BFloat16>) {
+    to = BFloat16(static_cast<float>(from));
+    return true;
+  } else if constexpr (std::floating_point<To>) {
     static_assert(std::numeric_limits<To>::is_iec559);  // so that too large a value becomes infinite
     to = static_cast<To>(from);
     return true;
@@ -108,7 +112,7 @@ std::vector<T> convert_all(const Tensor& tensor) {
 
 }  // namespace detail
 
-template <Number T>
+template <Element T>
 std::vector<T> Tensor::to() const {
   switch (type) {
     case DataType::F64:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <set>
 #include <span>
 #include <string>
@@ -32,10 +33,18 @@ struct LayerNames {
   }
 };
 
+/// What the matrices of linear maps and the embedding are in memory. All else is in the model's scalar.
+enum class WeightStorage {
+  widened,    ///< numbers of the model's scalar
+  as_stored,  ///< bfloat16 where the file has it, which is used in place; the model's scalar otherwise
+  bfloat16,   ///< bfloat16, the nearest ones where the file has others
+};
+
 template <class Scalar>
 class WeightReader {
  public:
-  explicit WeightReader(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+  explicit WeightReader(const Checkpoint& checkpoint, WeightStorage storage = WeightStorage::widened)
+      : checkpoint_(checkpoint), storage_(storage) {}
 
   const Checkpoint& checkpoint() const { return checkpoint_; }
   bool has(const std::string& name) const { return checkpoint_.contains(name); }
@@ -51,7 +60,7 @@ class WeightReader {
     return checkpoint_.tensor(name).shape[transposed ? 1 : 0];
   }
 
-  /// The tensor as a parameter of this shape: a view into the file where its type is Scalar, a copy in Scalar
+  /// The tensor as a parameter in Scalar of this shape: a view into the file where its type is Scalar, a copy in Scalar
   /// otherwise. Extents of 1 may be missing or extra, for [D] is stored as [1, 1, D] here and there. What
   /// does not fit is noted, and gives an absent parameter.
   Parameter<Scalar> get(const LayerNames& names, std::string_view ours, std::vector<Index> shape) {
@@ -59,28 +68,15 @@ class WeightReader {
     return get(names.prefix + std::string(theirs), std::move(shape), transposed);
   }
   Parameter<Scalar> get(const std::string& name, std::vector<Index> shape, bool transposed = false) {
-    used_.insert(name);
-    std::vector<Index> stored = shape;
-    if (transposed) std::reverse(stored.begin(), stored.end());
-    if (!has(name)) {
-      problems_ += message("\n  missing: ", detail::in_quotes(name), " ", shape_text(stored));
-      return {};
-    }
-    const Tensor& tensor = checkpoint_.tensor(name);
-    if (!is_floating_point(tensor.type)) {  // integers are quantised weights, whose scale lies elsewhere
-      problems_ += message("\n  wrong type: ", detail::in_quotes(name), ": expected floating point, got ",
-                           name_of(tensor.type));
-      return {};
-    }
-    const std::vector<Index> expected = squeezed(stored);
-    std::vector<Index> got = squeezed(tensor.shape);
-    if (got != expected) {
-      std::reverse(got.begin(), got.end());
-      problems_ += message("\n  wrong shape: ", detail::in_quotes(name), ": expected ", shape_text(stored),
-                           ", got ", shape_text(tensor.shape), got == expected ? " (transposed)" : "");
-      return {};
-    }
-    return transposed ? transpose(tensor, std::move(shape)) : as_parameter(tensor, std::move(shape));
+    return read(name, std::move(shape), transposed, WeightStorage::widened);
+  }
+  /// The same of a matrix of a linear map or an embedding, which is what the storage says.
+  Parameter<Scalar> matrix(const LayerNames& names, std::string_view ours, std::vector<Index> shape) {
+    const auto [unused, theirs, transposed] = names.find(ours);
+    return read(names.prefix + std::string(theirs), std::move(shape), transposed, storage_);
+  }
+  Parameter<Scalar> matrix(const std::string& name, std::vector<Index> shape) {
+    return read(name, std::move(shape), false, storage_);
   }
 
   /// A tensor that may be there and is not needed.
@@ -108,26 +104,67 @@ class WeightReader {
   }
 
  private:
+  Parameter<Scalar> read(const std::string& name, std::vector<Index> shape, bool transposed,
+                         WeightStorage storage) {
+    used_.insert(name);
+    std::vector<Index> stored = shape;
+    if (transposed) std::reverse(stored.begin(), stored.end());
+    if (!has(name)) {
+      problems_ += message("\n  missing: ", detail::in_quotes(name), " ", shape_text(stored));
+      return {};
+    }
+    const Tensor& tensor = checkpoint_.tensor(name);
+    if (!is_floating_point(tensor.type)) {  // integers are quantised weights, whose scale lies elsewhere
+      problems_ += message("\n  wrong type: ", detail::in_quotes(name), ": expected floating point, got ",
+                           name_of(tensor.type));
+      return {};
+    }
+    const std::vector<Index> expected = squeezed(stored);
+    std::vector<Index> got = squeezed(tensor.shape);
+    if (got != expected) {
+      std::reverse(got.begin(), got.end());
+      problems_ += message("\n  wrong shape: ", detail::in_quotes(name), ": expected ", shape_text(stored),
+                           ", got ", shape_text(tensor.shape), got == expected ? " (transposed)" : "");
+      return {};
+    }
+    if (storage == WeightStorage::bfloat16 ||
+        (storage == WeightStorage::as_stored && tensor.type == DataType::BF16))
+      return as_parameter<BFloat16>(tensor, std::move(shape), transposed);
+    return as_parameter<Scalar>(tensor, std::move(shape), transposed);
+  }
   static std::vector<Index> squeezed(std::vector<Index> shape) {
     std::erase(shape, Index{1});
     return shape;
   }
-  static Parameter<Scalar> as_parameter(const Tensor& tensor, std::vector<Index> shape) {
-    if (const auto view = tensor.view<Scalar>())
-      return {view->data(), static_cast<Index>(view->size()), std::move(shape), tensor.owner};
-    return {tensor.to<Scalar>(), std::move(shape)};
+  template <class Number>
+  static Parameter<Scalar> as_parameter(const Tensor& tensor, std::vector<Index> shape, bool transposed) {
+    constexpr bool narrow = std::same_as<Number, BFloat16>;
+    if (const auto view = tensor.view<Number>(); view && !transposed) {
+      const auto count = static_cast<Index>(view->size());
+      if constexpr (narrow)
+        return Parameter<Scalar>::from_bfloat16(view->data(), count, std::move(shape), tensor.owner);
+      else
+        return {view->data(), count, std::move(shape), tensor.owner};
+    }
+    std::vector<Number> numbers = tensor.to<Number>();
+    if (transposed) numbers = transpose(numbers, shape[0], shape[1]);
+    if constexpr (narrow)
+      return Parameter<Scalar>::from_bfloat16(std::move(numbers), std::move(shape));
+    else
+      return {std::move(numbers), std::move(shape)};
   }
-  static Parameter<Scalar> transpose(const Tensor& tensor, std::vector<Index> shape) {
-    const std::vector<Scalar> stored = tensor.to<Scalar>();
-    const Index rows = shape[0], columns = shape[1];
-    std::vector<Scalar> numbers(stored.size());
+  /// From [columns, rows] to [rows, columns].
+  template <class Number>
+  static std::vector<Number> transpose(const std::vector<Number>& stored, Index rows, Index columns) {
+    std::vector<Number> numbers(stored.size());
     for (Index i = 0; i < rows; ++i)
       for (Index j = 0; j < columns; ++j)
         numbers[static_cast<std::size_t>(i * columns + j)] = stored[static_cast<std::size_t>(j * rows + i)];
-    return {std::move(numbers), std::move(shape)};
+    return numbers;
   }
 
   const Checkpoint& checkpoint_;
+  WeightStorage storage_;
   std::set<std::string> used_;
   std::vector<std::string> ignored_prefixes_;
   std::string problems_;

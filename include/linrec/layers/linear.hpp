@@ -3,7 +3,7 @@
 // Each output is one dot product along the inputs, in packets, and always summed in the same order, however
 // many rows and outputs are computed together. Tiles of rows x outputs keep their sums in registers, so that
 // a chunk runs at the speed of the multiply-adds and a single row at the speed of reading W. Nothing is
-// packed, copied or allocated.
+// packed, copied or allocated. Weights of bfloat16 have an order of their own (linear_bfloat16.hpp).
 #pragma once
 
 #include <cassert>
@@ -12,6 +12,7 @@
 
 #include "linrec/core/executor.hpp"
 #include "linrec/core/parameter.hpp"
+#include "linrec/layers/linear_bfloat16.hpp"
 #include "linrec/layers/rows.hpp"
 
 namespace linrec {
@@ -80,11 +81,12 @@ class Linear {
  public:
   Linear() = default;
   /// @param name what errors call the weights.
+  /// @param weight may be bfloat16; then it is read as such, and computed with in Scalar.
   /// @throws ShapeError if the weights are not [outputs, inputs], or the bias, if present, not [outputs].
   Linear(const std::string& name, Index outputs, Index inputs, Parameter<Scalar> weight,
          Parameter<Scalar> bias = {})
       : outputs_(outputs), inputs_(inputs), weight_(std::move(weight)), bias_(std::move(bias)) {
-    weight_.check(name + ".weight", {outputs, inputs});
+    weight_.check_matrix(name + ".weight", {outputs, inputs});
     if (bias_.present()) bias_.check(name + ".bias", {outputs});
   }
 
@@ -105,12 +107,15 @@ class Linear {
   /// The outputs [first, first + count).
   void apply_outputs(Rows<const Scalar> x, Rows<Scalar> y, Index first, Index count) const noexcept {
     using namespace detail;
-    const Scalar* weight = weight_.data() + first * inputs_;
     const Scalar* bias = bias_.present() ? bias_.data() + first : nullptr;
+    y = y.columns(first, count);
+    if (weight_.is_bfloat16())
+      return linear_bfloat16<tile_rows, tile_outputs>(x, weight_.bfloat16_data() + first * inputs_, bias, y);
+    const Scalar* weight = weight_.data() + first * inputs_;
     if (x.count < tile_rows)
-      linear_all<1, single_row_outputs>(x, weight, bias, y.columns(first, count));
+      linear_all<1, single_row_outputs>(x, weight, bias, y);
     else
-      linear_all<tile_rows, tile_outputs>(x, weight, bias, y.columns(first, count));
+      linear_all<tile_rows, tile_outputs>(x, weight, bias, y);
   }
 
   Index outputs_ = 0, inputs_ = 0;

@@ -58,7 +58,7 @@ class Mamba2Layer : public Layer<Mamba2Layer<Scalar, Spectrum, Taper>, Scalar> {
         kernel_{checked(config), spectrum, taper, kernel_options(config, weights)} {  // {}: left to right
     const Index inner = config.inner(), channels = config.conv_channels(), mlp = config.mlp_width;
     const Index rows = 2 * mlp + inner + channels + config.heads;
-    weights.in_proj.check("in_proj.weight", {rows, config.width});
+    weights.in_proj.check_matrix("in_proj.weight", {rows, config.width});
     if (weights.in_proj_bias.present()) weights.in_proj_bias.check("in_proj.bias", {rows});
     Index first = 0;
     const auto next = [&](Index outputs) {
@@ -142,7 +142,7 @@ class Mamba2Layer : public Layer<Mamba2Layer<Scalar, Spectrum, Taper>, Scalar> {
     options.dt_bias = weights.dt_bias.to_double();
     if (weights.D.present()) {
       const bool wide = weights.D.shape() == std::vector<Index>{config.inner()} && config.head_dim > 1;
-      if (!wide) weights.D.check("D", {config.heads});
+      weights.D.check("D", {wide ? config.inner() : config.heads});
       options.D = weights.D.to_double().reshaped(wide ? config.head_dim : 1, config.heads).transpose();
     }
     options.dt_softplus = true;

@@ -76,8 +76,8 @@ class Norm {
 
  private:
   void check(const std::string& name, const Parameter<Scalar>& parameter) const {
-    if (parameter.present() && parameter.shape() != std::vector<Index>{group_})
-      parameter.check(name, {width_});
+    if (!parameter.present()) return;
+    parameter.check(name, {parameter.shape() == std::vector<Index>{group_} ? group_ : width_});
   }
   /// Of the channel c of a row; null if absent.
   const Scalar* at(const Parameter<Scalar>& parameter, Index c) const {

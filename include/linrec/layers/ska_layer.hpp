@@ -108,7 +108,8 @@ class SKALayer : public Layer<SKALayer<Scalar>, Scalar> {
     return config;
   }
   static double number(const char* name, const Parameter<Scalar>& parameter) {
-    if (parameter.shape() != std::vector<Index>{1}) parameter.check(name, {});
+    const std::vector<Index> none, one{1};
+    parameter.check(name, parameter.shape() == one ? one : none);
     const double number = static_cast<double>(parameter.data()[0]);
     if (!(std::abs(number) <= std::numeric_limits<double>::max()))
       throw ValueError(message(name, ": expected a finite number, got ", number));

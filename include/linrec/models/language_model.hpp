@@ -32,11 +32,11 @@ struct LanguageModelParts {
   };
   std::string architecture;                    ///< "rwkv7"; a state of another one is refused
   std::uint64_t fingerprint = 0;               ///< of the weights, if known; likewise
-  Parameter<Scalar> embedding;                 ///< [V, D]
+  Parameter<Scalar> embedding;                 ///< [V, D]; may be bfloat16
   std::optional<Norm<Scalar>> embedding_norm;  ///< of RWKV
   std::vector<Block> blocks;
   Norm<Scalar> final_norm;
-  Parameter<Scalar> head;  ///< [V, D]; absent: tied to the embedding
+  Parameter<Scalar> head;  ///< [V, D], likewise; absent: tied to the embedding
 };
 
 /// A language model. Immutable: any number of threads may use it at once. Copies share the weights.
@@ -204,7 +204,7 @@ void LanguageModel<Scalar>::run(const TokenBatch& batch, State& state, PrefillMo
     Arena<Scalar> arena(memory, executor.concurrency());
     const Buffers b(arena, *this, rows.count());
     for (Index i = 0; i < rows.count(); ++i)
-      std::copy_n(parts_.embedding.data() + batch.at(rows.token(i)) * width(), width(), b.x[i]);
+      parts_.embedding.copy(batch.at(rows.token(i)) * width(), width(), b.x[i]);
     if (parts_.embedding_norm) parts_.embedding_norm->apply(b.x, b.x);
     auto layer = state.layers().begin();
     for (const auto& [norm, branch] : parts_.blocks) {
