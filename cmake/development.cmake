@@ -23,10 +23,16 @@ macro(linrec_require package option debian_package)
   endif()
 endmacro()
 
-# Layers and models, compiled once for the tools and the tests that link it.
+# The loops of all kernels, compiled once for the tools and the tests that link it; every source of theirs includes
+# the header that says so.
+add_library(linrec_kernels STATIC EXCLUDE_FROM_ALL examples/models/kernels_float.cpp examples/models/kernels_double.cpp)
+target_link_libraries(linrec_kernels PUBLIC linrec::linrec PRIVATE linrec_warnings)
+target_compile_options(linrec_kernels INTERFACE "SHELL:-include ${PROJECT_SOURCE_DIR}/examples/models/kernels.hpp")
+
+# Layers and models, likewise.
 if(TARGET linrec::io)
   add_library(linrec_models STATIC EXCLUDE_FROM_ALL examples/models/float.cpp examples/models/double.cpp)
-  target_link_libraries(linrec_models PUBLIC linrec::io PRIVATE linrec_warnings)
+  target_link_libraries(linrec_models PUBLIC linrec::io linrec_kernels PRIVATE linrec_warnings)
   target_include_directories(linrec_models PUBLIC "${PROJECT_SOURCE_DIR}")
 endif()
 
