@@ -62,7 +62,7 @@ class State {
     positions_[i] = position;
   }
 
-  /// A copy of S [K, V] of one head, exactly.
+  /// A copy of S [K, V] of one head.
   Matrix matrix(Index b, Index h) const {
     check_head(b, h);
     Matrix s(dims_.key(), dims_.value());
