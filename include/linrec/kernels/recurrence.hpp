@@ -15,6 +15,7 @@
 #include <array>
 #include <cassert>
 #include <cmath>
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -120,7 +121,7 @@ class Recurrence {
   void step(const Inputs& inputs, State& state, const Output& outputs) const noexcept {
     assert(fits_step(inputs, state, outputs) && "step: shapes do not fit; validate() says which");
     for (Index b = 0; b < state.sequences(); ++b) {
-      run_tokens(inputs, Segment{b, 0, 0, 1, state.position(b), nullptr, 0}, 0, dims_.heads(), b, state,
+      run_tokens(inputs, Segment{b, 0, 0, 1, state.position(b), nullptr, 0, 0}, 0, dims_.heads(), b, state,
                  outputs, state.scratch(), PrefillMode::reproducible);
       state.advance(b, 1);
     }
@@ -220,7 +221,7 @@ class Recurrence {
       for (Index done = 0; done < count; done += block_tokens) {
         const Index n = std::min(block_tokens, count - done);
         const Index following = std::min(block_tokens, count - done - n);
-        run_tokens(inputs, Segment{row, begin, first + done, n, position, nullptr, following}, begin, end,
+        run_tokens(inputs, Segment{row, begin, first + done, n, position, nullptr, following, begin}, begin, end,
                    sequence, state, outputs, scratch, options.mode);
         position += n;
       }
@@ -263,18 +264,25 @@ class Recurrence {
     detail::scan<law, Sizes::fixed_key, Sizes::fixed_value>(head, &block[0], 0, segment.count, ahead);
   }
 
-  /// What the head of the segment will touch in the block that follows.
+  /// What the head of the segment will touch in the block that follows, but for what the head before it has asked
+  /// for: rows that heads share, and numbers that come once a head.
   detail::Ahead rows_ahead(const Inputs& inputs, const Segment& segment,
                            const Output& outputs) const noexcept {
     detail::Ahead ahead(segment.following);
     if (segment.following == 0) return ahead;
     constexpr Index bytes = static_cast<Index>(sizeof(Scalar));
-    const auto add = [&](const Input& view) {
+    kernel().for_each_input(inputs, [&](const char*, const Input& view, Index, HeadSharing) {
       const Scalar* next = at(view, segment, segment.count);
+      if (segment.head > segment.first_head) {
+        Segment before = segment;
+        --before.head;
+        const auto line = [](const Scalar* x) { return reinterpret_cast<std::uintptr_t>(x) / cache_line; };
+        if (line(at(view, before, segment.count)) == line(next)) return;
+      }
       ahead.add(next, view.strides()[1] * bytes, view.dim() * bytes);
-    };
-    kernel().for_each_input(inputs, [&](const char*, const Input& view, Index, HeadSharing) { add(view); });
-    add(outputs);
+    });
+    ahead.add(outputs.data(segment.row, segment.first + segment.count, segment.head), outputs.strides()[1] * bytes,
+              outputs.dim() * bytes);
     return ahead;
   }
 
