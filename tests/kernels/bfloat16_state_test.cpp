@@ -5,7 +5,6 @@
 
 
 #include "linrec/kernels/gated_delta_net.hpp"
-#include "linrec/kernels/linear_attention.hpp"
 #include "linrec/kernels/mamba2.hpp"
 #include "linrec/kernels/rwkv7.hpp"
 #include "linrec/policy/initial.hpp"
@@ -210,11 +209,12 @@ TEST_CASE("over 100,000 tokens the error of a bfloat16 state stays that of one r
 }
 
 TEST_CASE("where nothing decays a sum in bfloat16 stops growing, as the documentation warns") {
-  const LinearAttention<float, Dims<>, BFloat16> kernel(Dims<>(1, 1, 1), 1.0);
+  const Mamba2<float, FreeSpectrum, NoTaper, Dims<>, BFloat16> kernel(Dims<>(1, 1, 1),
+                                                                      FreeSpectrum(Eigen::ArrayXd::Constant(1, -50)));
   auto state = kernel.initial_state();
   std::vector<float> one(1000, 1), o(1000);
   const TokenView<const float> x(one.data(), 1, 1000, 1, 1);
-  kernel.prefill({.q = x, .k = x, .v = x}, state, {o.data(), 1, 1000, 1, 1});
+  kernel.prefill({.x = x, .dt = x, .B = x, .C = x}, state, {o.data(), 1, 1000, 1, 1});
   CHECK(state.matrix(0, 0)(0, 0) == 512);  // from 256 on one more is rounded to two more, from 512 on to none
 }
 
