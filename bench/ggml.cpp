@@ -1,11 +1,11 @@
-// The same recurrences by ggml's CPU operations, on the same inputs, in one process and one thread. Built where
-// CMake finds ggml. Names are Peer/LIBRARY/KERNEL/prefill|step|decode24/SHAPE/T/float; LIBRARY is
+// The same recurrences by ggml's CPU operations, on the same inputs, in one process and one thread. Built
+// where CMake finds ggml. Names are Peer/LIBRARY/KERNEL/prefill|step|decode24/SHAPE/T/float; LIBRARY is
 //   linrec         the kernel without a taper, sizes known at run time;
 //   ggml           its operation, and for T = 1 the copy of the new state to where the old one was, since the
 //                  operation writes elsewhere;
 //   ggml_op_alone  its operation without that copy, for T = 1: less than what a decoder needs.
-// What is timed of ggml is ggml_graph_compute of a prepared graph in a thread pool of one. Each run first holds
-// outputs and states of both against each other, and fails if they differ.
+// What is timed of ggml is ggml_graph_compute of a prepared graph in a thread pool of one. Each run first
+// holds outputs and states of both against each other, and fails if they differ.
 #include <ggml-cpu.h>
 #include <ggml.h>
 

@@ -132,8 +132,8 @@ void add_benchmark(const std::string& name, Run run) {
   benchmark::RegisterBenchmark(name.c_str(), run)->Unit(benchmark::kMicrosecond);
 }
 
-/// Registers KERNEL/prefill/SHAPE/T/SCALAR/TAPER for T = 1, 16, 128, 2048, KERNEL/reproducible for T = 2048, and
-/// KERNEL/step and KERNEL/decode24 with T = 1.
+/// Registers KERNEL/prefill/SHAPE/T/SCALAR/TAPER for T = 1, 16, 128, 2048, KERNEL/reproducible for T = 2048,
+/// and KERNEL/step and KERNEL/decode24 with T = 1.
 template <class Subject>
 void add_variant(const std::string& kernel, const std::string& shape, const std::string& tail,
                  const Subject& subject) {
@@ -149,17 +149,19 @@ void add_variant(const std::string& kernel, const std::string& shape, const std:
                 [subject](benchmark::State& run) { run_decode(run, subject); });
 }
 
-/// The variants of a kernel at H x K x V: float, with a taper ("/linear"), with sizes known at compile time ("/fixed"),
-/// with a state of bfloat16 ("/bf16"), and double. make_subject is called as operator()<Scalar, Taper,
-/// StateScalar>(dims).
+/// The variants of a kernel at H x K x V: float, with a taper ("/linear"), with sizes known at compile time
+/// ("/fixed"), with a state of bfloat16 ("/bf16"), and double. make_subject is called as operator()<Scalar,
+/// Taper, StateScalar>(dims).
 template <int H, int K, int V, class MakeSubject>
 void add(const std::string& kernel, const std::string& shape, MakeSubject make_subject) {
   const Dims<> dims(H, K, V);
   add_variant(kernel, shape, "/float/none", make_subject.template operator()<float, NoTaper, float>(dims));
-  add_variant(kernel, shape, "/float/linear", make_subject.template operator()<float, LinearTaper, float>(dims));
+  add_variant(kernel, shape, "/float/linear",
+              make_subject.template operator()<float, LinearTaper, float>(dims));
   add_variant(kernel, shape, "/float/none/fixed",
               make_subject.template operator()<float, NoTaper, float>(Dims<H, K, V>()));
-  add_variant(kernel, shape, "/float/none/bf16", make_subject.template operator()<float, NoTaper, BFloat16>(dims));
+  add_variant(kernel, shape, "/float/none/bf16",
+              make_subject.template operator()<float, NoTaper, BFloat16>(dims));
   add_variant(kernel, shape, "/double/none", make_subject.template operator()<double, NoTaper, double>(dims));
 }
 

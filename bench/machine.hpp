@@ -50,9 +50,9 @@ double peak_gflops() {
   return peak;
 }
 
-/// How many bytes a second x = c x reads and writes back in a buffer of about `bytes`: best of 5 runs, measured
-/// anew at each call, since neighbours on the machine change it. Lines far ahead are asked for: the processor's
-/// own prefetching stops at each page.
+/// How many bytes a second x = c x reads and writes back in a buffer of about `bytes`: best of 5 runs,
+/// measured anew at each call, since neighbours on the machine change it. Lines far ahead are asked for: the
+/// processor's own prefetching stops at each page.
 template <class Scalar>
 double stream_bytes_per_second(double bytes) {
   using L = Lanes<Scalar>;

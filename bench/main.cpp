@@ -1,8 +1,8 @@
 // linrec_bench: step, prefill and decode of every kernel at real shapes. Names are
 //   KERNEL/prefill|step|decode24/SHAPE/T/SCALAR/TAPER[/fixed]
-// Shapes: Mamba2 H x P x N, the others H x K x V. Layers (layers.cpp), SKA (ska.cpp) and the comparison with ggml
-// (ggml.cpp) have names of their own. See harness.hpp for the counters; scripts/bench_report.py makes tables of
-// the JSON.
+// Shapes: Mamba2 H x P x N, the others H x K x V. Layers (layers.cpp), SKA (ska.cpp) and the comparison with
+// ggml (ggml.cpp) have names of their own. See harness.hpp for the counters; scripts/bench_report.py makes
+// tables of the JSON.
 #include "harness.hpp"
 
 int main(int argc, char** argv) {

@@ -1,7 +1,8 @@
 // The micro-kernel alone, as it writes a state: S [rows, strip] += sum of `steps` outer products, all in the
 // first-level cache. Named MicroKernel/ROWSxSTRIP/steps/SCALAR after the tile.
-#include "harness.hpp"
 #include "linrec/kernels/micro_kernel.hpp"
+
+#include "harness.hpp"
 
 namespace linrec::bench {
 
@@ -19,7 +20,8 @@ EIGEN_DONT_INLINE void update(const Scalar* left, const Scalar* right, Scalar* s
     Scalar* row = state + first * lanes;
     auto tile = Tile<Scalar, width, size>::of(
         [&](auto r) LINREC_INLINE_LAMBDA { return Strip<Scalar, width>::load(row + r * lanes, stride); });
-    tile.add_product(PackedLeft<Scalar>{left + first, rows}, Right<Scalar>{right, width * lanes, lanes}, steps);
+    tile.add_product(PackedLeft<Scalar>{left + first, rows}, Right<Scalar>{right, width * lanes, lanes},
+                     steps);
     repeat<size>([&](auto r) LINREC_INLINE_LAMBDA { tile.row[r].store(row + r * lanes, stride); });
   });
 }
@@ -27,24 +29,27 @@ EIGEN_DONT_INLINE void update(const Scalar* left, const Scalar* right, Scalar* s
 template <class Scalar>
 void run_micro_kernel(benchmark::State& run, Index steps) {
   constexpr Index strip = strip_width<Scalar> * Lanes<Scalar>::size;
-  const auto numbers = [](Index n) { return AlignedVector<Scalar>(static_cast<std::size_t>(n), Scalar(0.001)); };
+  const auto numbers = [](Index n) {
+    return AlignedVector<Scalar>(static_cast<std::size_t>(n), Scalar(0.001));
+  };
   const AlignedVector<Scalar> left = numbers(steps * rows), right = numbers(steps * strip);
   AlignedVector<Scalar> state = numbers((rows + 1) * strip);
   for (auto _ : run) {
     update(left.data(), right.data(), state.data(), steps);
     benchmark::ClobberMemory();
   }
-  const double gflops = 2e-9 * static_cast<double>(run.iterations()) * static_cast<double>(steps * rows * strip);
-  run.counters["of_peak"] =
-      benchmark::Counter(gflops / peak_gflops<Scalar>(), benchmark::Counter::kIsRate);
+  const double gflops =
+      2e-9 * static_cast<double>(run.iterations()) * static_cast<double>(steps * rows * strip);
+  run.counters["of_peak"] = benchmark::Counter(gflops / peak_gflops<Scalar>(), benchmark::Counter::kIsRate);
 }
 
 template <class Scalar>
 void add_steps(const std::string& scalar) {
   constexpr Index strip = strip_width<Scalar> * Lanes<Scalar>::size;
   for (const Index steps : {16, 32, 64, 128})
-    add_benchmark(message("MicroKernel/", micro_rows<Scalar, strip_width<Scalar>>, "x", strip, "/", steps, "/", scalar),
-                  [steps](benchmark::State& run) { run_micro_kernel<Scalar>(run, steps); });
+    add_benchmark(
+        message("MicroKernel/", micro_rows<Scalar, strip_width<Scalar>>, "x", strip, "/", steps, "/", scalar),
+        [steps](benchmark::State& run) { run_micro_kernel<Scalar>(run, steps); });
 }
 
 }  // namespace

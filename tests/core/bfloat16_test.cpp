@@ -38,7 +38,8 @@ std::size_t widened_otherwise(std::size_t offset) {
   return wrong;
 }
 
-// How many of the floats packets narrow to other bits than the scalar function does, as low or as high halves.
+// How many of the floats packets narrow to other bits than the scalar function does, as low or as high
+// halves.
 template <class Packet>
 std::size_t narrowed_otherwise(const std::vector<std::uint32_t>& floats) {
   std::size_t wrong = 0;

@@ -3,7 +3,6 @@
 #include <deque>
 #include <vector>
 
-
 #include "linrec/kernels/gated_delta_net.hpp"
 #include "linrec/kernels/mamba2.hpp"
 #include "linrec/kernels/rwkv7.hpp"
@@ -31,21 +30,23 @@ class Numbers {
   std::deque<std::vector<float>> storage_;
 };
 
-Mamba2Inputs<float> inputs_of(const Mamba2Inputs<float>*, Numbers& numbers, Index T, Index H, Index K, Index V) {
+Mamba2Inputs<float> inputs_of(const Mamba2Inputs<float>*, Numbers& numbers, Index T, Index H, Index K,
+                              Index V) {
   return {.x = numbers(T, H, V, -1, 1),
           .dt = numbers(T, H, 1, 0.001, 0.5),
           .B = numbers(T, 1, K, -1, 1),
           .C = numbers(T, 1, K, -1, 1)};
 }
-GatedDeltaNetInputs<float> inputs_of(const GatedDeltaNetInputs<float>*, Numbers& numbers, Index T, Index H, Index K,
-                                     Index V) {
+GatedDeltaNetInputs<float> inputs_of(const GatedDeltaNetInputs<float>*, Numbers& numbers, Index T, Index H,
+                                     Index K, Index V) {
   return {.q = numbers(T, H, K, -1, 1),
           .k = numbers(T, H, K, -0.3, 0.3),
           .v = numbers(T, H, V, -1, 1),
           .g = numbers(T, H, 1, -0.5, 0),
           .beta = numbers(T, H, 1, 0, 1)};
 }
-RWKV7Inputs<float> inputs_of(const RWKV7Inputs<float>*, Numbers& numbers, Index T, Index H, Index K, Index V) {
+RWKV7Inputs<float> inputs_of(const RWKV7Inputs<float>*, Numbers& numbers, Index T, Index H, Index K,
+                             Index V) {
   return {.r = numbers(T, H, K, -1, 1),
           .k = numbers(T, H, K, -1, 1),
           .v = numbers(T, H, V, -1, 1),
@@ -91,7 +92,8 @@ void check_kernel(const Plain& plain, const Half& half, std::uint64_t seed) {
   INFO("kernel " << seed << " K " << K << " V " << V);
   Numbers numbers(seed);
   const auto in = inputs_of(static_cast<const typename Plain::Inputs*>(nullptr), numbers, T, H, K, V);
-  std::vector<float> expected(static_cast<std::size_t>(T * H * V)), got(expected), prefilled(expected), fast(expected);
+  std::vector<float> expected(static_cast<std::size_t>(T * H * V)), got(expected), prefilled(expected),
+      fast(expected);
   const auto view = [&](std::vector<float>& x, Index first = 0, Index count = 41) {
     return TokenView<float>(x.data(), 1, T, H, V).slice(first, count);
   };
@@ -109,7 +111,8 @@ void check_kernel(const Plain& plain, const Half& half, std::uint64_t seed) {
   for (Index t = 0; t < T; ++t) {
     const auto token = map_inputs(in, [&](const auto& x) { return x.slice(t, 1); });
     plain.step(token, state, view(expected, t, 1));
-    for (Index h = 0; h < H; ++h) state.set_matrix(0, h, state.matrix(0, h).unaryExpr([](float x) { return rounded(x); }));
+    for (Index h = 0; h < H; ++h)
+      state.set_matrix(0, h, state.matrix(0, h).unaryExpr([](float x) { return rounded(x); }));
     half.step(token, halves, view(got, t, 1));
   }
   const bool steps_same = got == expected;
@@ -176,7 +179,8 @@ TEST_CASE("a state of bfloat16 keeps infinity, and NaN with any mantissa") {
   constexpr Index K = 3, V = 17;
   const auto kernel = make_mamba2<BFloat16>(Dims<>(1, K, V));
   for (const bool prefill : {false, true})
-    for (const std::uint32_t bits : {0xffffffffU, 0x7fffffffU, 0x7f800001U, 0x7fc00000U, 0x7f800000U, 0xff800000U})
+    for (const std::uint32_t bits :
+         {0xffffffffU, 0x7fffffffU, 0x7f800001U, 0x7fc00000U, 0x7f800000U, 0xff800000U})
       for (const bool in_key : {false, true}) {
         const float special = std::bit_cast<float>(bits);
         Numbers numbers(4);
@@ -200,7 +204,8 @@ TEST_CASE("a state of bfloat16 keeps infinity, and NaN with any mantissa") {
       }
 }
 
-TEST_CASE("over 100,000 tokens the error of a bfloat16 state stays that of one rounding while contents decay") {
+TEST_CASE(
+    "over 100,000 tokens the error of a bfloat16 state stays that of one rounding while contents decay") {
   // dt is 0.25 in the mean: decays from e^-0.25 to e^-4 a token, and from e^-0.012 to e^-0.025.
   const double fast = long_error(1, 16, 100000), slow = long_error(0.05, 0.1, 100000);
   CHECK(fast > 1e-4);  // it is rounded
@@ -209,8 +214,8 @@ TEST_CASE("over 100,000 tokens the error of a bfloat16 state stays that of one r
 }
 
 TEST_CASE("where nothing decays a sum in bfloat16 stops growing, as the documentation warns") {
-  const Mamba2<float, FreeSpectrum, NoTaper, Dims<>, BFloat16> kernel(Dims<>(1, 1, 1),
-                                                                      FreeSpectrum(Eigen::ArrayXd::Constant(1, -50)));
+  const Mamba2<float, FreeSpectrum, NoTaper, Dims<>, BFloat16> kernel(
+      Dims<>(1, 1, 1), FreeSpectrum(Eigen::ArrayXd::Constant(1, -50)));
   auto state = kernel.initial_state();
   std::vector<float> one(1000, 1), o(1000);
   const TokenView<const float> x(one.data(), 1, 1000, 1, 1);

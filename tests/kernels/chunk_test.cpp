@@ -1,4 +1,5 @@
-// Fast prefill: the chunked form at all sizes of its tiles, with decays and numbers that a careless one gets wrong.
+// Fast prefill: the chunked form at all sizes of its tiles, with decays and numbers that a careless one gets
+// wrong.
 #include "tests/catch.hpp"
 #include "tests/kernels/any_kernel.hpp"
 
@@ -44,7 +45,8 @@ TEST_CASE("chunks equal the reference for all remainders of K, V and T") {
 }
 
 TEST_CASE("chunks with decays of all strengths") {
-  const double decays[] = {-0.1, -3e7, -infinity, 0, -1e-30, -1000.1, -5, -1e-3, -80, -infinity, -infinity, -0.1, -1};
+  const double decays[] = {-0.1,  -3e7, -infinity, 0,         -1e-30, -1000.1, -5,
+                           -1e-3, -80,  -infinity, -infinity, -0.1,   -1};
   for (const Config& config : all_configs_of_both_scalars(2, 2, 18, 21)) {
     const char* name = decay_of(config);
     if (name == nullptr) continue;

@@ -1,5 +1,5 @@
-// step = prefill = every split of a sequence, bit for bit where that is asked for; who runs it, and on which memory,
-// makes no difference.
+// step = prefill = every split of a sequence, bit for bit where that is asked for; who runs it, and on which
+// memory, makes no difference.
 #include "tests/catch.hpp"
 #include "tests/kernels/any_kernel.hpp"
 
@@ -10,15 +10,16 @@ namespace {
 constexpr PrefillMode both_modes[] = {PrefillMode::fast, PrefillMode::reproducible};
 
 /// Feeds the sequence in random pieces, some by steps, some empty.
-Tensor random_split(const Config& config, const Inputs& inputs, AnyState& state, PrefillMode mode, Random& random) {
+Tensor random_split(const Config& config, const Inputs& inputs, AnyState& state, PrefillMode mode,
+                    Random& random) {
   const Index B = inputs[0].extents[0], T = inputs[0].extents[1];
   Tensor outputs = empty_outputs(config, B, T);
   for (Index first = 0; first < T;) {
     const Index count =
         std::min(T - first, random.integer(0, 1) == 0 ? random.integer(0, 5) : random.integer(0, 40));
     const Inputs piece = each(inputs, [&](const Tensor& x) { return x.slice(first, count); });
-    outputs.set_slice(
-        first, random.integer(0, 1) == 0 ? prefill(config, piece, state, {.mode = mode}) : steps(config, piece, state));
+    outputs.set_slice(first, random.integer(0, 1) == 0 ? prefill(config, piece, state, {.mode = mode})
+                                                       : steps(config, piece, state));
     first += count;
   }
   return outputs;
@@ -39,7 +40,8 @@ TEST_CASE("reproducible prefill, steps and every split are equal bit for bit") {
     for (std::uint64_t seed = 0; seed < 10; ++seed) {
       Random random(seed);
       const StatePointer state = initial->clone();
-      CHECK(difference(random_split(config, inputs, *state, PrefillMode::reproducible, random), expected) == "");
+      CHECK(difference(random_split(config, inputs, *state, PrefillMode::reproducible, random), expected) ==
+            "");
       CHECK(same_bits(state->numbers(), at_once->numbers()));
     }
   }
@@ -55,9 +57,11 @@ TEST_CASE("fast prefill, steps and every split are equal up to rounding") {
     for (std::uint64_t seed = 0; seed < 5; ++seed) {
       Random random(seed);
       const StatePointer state = initial->clone();
-      CHECK(difference(random_split(config, inputs, *state, PrefillMode::fast, random), expected, tolerance, 1) == "");
+      CHECK(difference(random_split(config, inputs, *state, PrefillMode::fast, random), expected, tolerance,
+                       1) == "");
       for (Index h = 0; h < config.H; ++h)
-        CHECK((state->matrix(0, h) - stepped->matrix(0, h)).norm() <= tolerance * stepped->matrix(0, h).norm());
+        CHECK((state->matrix(0, h) - stepped->matrix(0, h)).norm() <=
+              tolerance * stepped->matrix(0, h).norm());
     }
   }
 }
@@ -80,7 +84,8 @@ TEST_CASE("threads give the same bits, also more threads than heads") {
       const Tensor expected = prefill(config, inputs, *serial, {.mode = mode});
       for (const Index threads : {1, 2, 3, 7, 20}) {
         const StatePointer state = random_state(config, 3, 5);
-        CHECK(difference(prefill(config, inputs, *state, {.threads = threads, .mode = mode}), expected) == "");
+        CHECK(difference(prefill(config, inputs, *state, {.threads = threads, .mode = mode}), expected) ==
+              "");
         CHECK(same_bits(state->numbers(), serial->numbers()));
       }
     }

@@ -60,8 +60,8 @@ double largest_difference(const LayerOutputs& got, const LayerOutputs& expected)
 
 }  // namespace
 
-// Products are the same and sums are not, so that layers differ by roundings: some dozens of them, and in SKA,
-// which solves with matrices that the ridge makes regular, some thousands.
+// Products are the same and sums are not, so that layers differ by roundings: some dozens of them, and in
+// SKA, which solves with matrices that the ridge makes regular, some thousands.
 TEST_CASE("layers: weights of bfloat16 do what numbers of the same values do") {
   constexpr Index B = 2, T = 70;
   for (LayerSpec spec : all_layers()) {

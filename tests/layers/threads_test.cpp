@@ -1,5 +1,5 @@
-// A layer is immutable: any number of threads may use one at once, each with its own state. And any number may
-// share the work of one call.
+// A layer is immutable: any number of threads may use one at once, each with its own state. And any number
+// may share the work of one call.
 #include "tests/catch.hpp"
 #include "tests/core/thread_executor.hpp"
 #include "tests/error_of.hpp"

@@ -100,8 +100,9 @@ EIGEN_ALWAYS_INLINE Pairs round_to_bfloat16(const Pairs& bits) {
 
 }  // namespace detail
 
-/// The nearest bfloat16 of both, in pairs, with ties away from zero, in a fifth of the instructions of `narrow`. A NaN
-/// must be one that arithmetic makes, or `quiet`: one whose mantissa ends in sixteen ones would become a zero.
+/// The nearest bfloat16 of both, in pairs, with ties away from zero, in a fifth of the instructions of
+/// `narrow`. A NaN must be one that arithmetic makes, or `quiet`: one whose mantissa ends in sixteen ones
+/// would become a zero.
 template <class Packet>
 EIGEN_ALWAYS_INLINE BFloat16Pairs<Packet> narrow_quiet(const Packet& low, const Packet& high) {
   using namespace Eigen::internal;

@@ -92,8 +92,8 @@ class ExecutorRef {
 
 static_assert(Executor<ExecutorRef> && std::is_trivially_copyable_v<ExecutorRef>);
 
-/// Calls f(first, count) for ranges that cover [0, size), all but the last a multiple of `grain` long: the whole
-/// for one worker, else several for each, as workers are not equally fast.
+/// Calls f(first, count) for ranges that cover [0, size), all but the last a multiple of `grain` long: the
+/// whole for one worker, else several for each, as workers are not equally fast.
 /// @param flops the estimated number of floating point operations of all.
 template <class F>
 void for_each_range(const ExecutorRef& executor, Index size, Index grain, double flops, const F& f) {

@@ -93,7 +93,8 @@ class Parameter {
     copy(0, size(), numbers.data());
     return {std::move(numbers), shape_};
   }
-  /// The nearest bfloat16 to the numbers (of a double: to the nearest float), a copy unless they are bfloat16.
+  /// The nearest bfloat16 to the numbers (of a double: to the nearest float), a copy unless they are
+  /// bfloat16.
   Parameter narrowed() const {
     if (!present_ || bfloat16_) return *this;
     std::vector<BFloat16> numbers(static_cast<std::size_t>(size()));

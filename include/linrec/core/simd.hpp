@@ -131,8 +131,8 @@ inline typename Lanes<Scalar>::Packet load_part_packet(const Scalar* from, Index
   return Eigen::internal::ploadu<typename Lanes<Scalar>::Packet>(numbers);
 }
 
-/// row = f(x, offset) for n numbers at any address, packet by packet, to a cache-aligned row that is filled up to
-/// whole cache lines with f(0).
+/// row = f(x, offset) for n numbers at any address, packet by packet, to a cache-aligned row that is filled
+/// up to whole cache lines with f(0).
 template <class Scalar, class F>
 EIGEN_ALWAYS_INLINE void map_padded(const Scalar* x, Index n, Scalar* row, F&& f) {
   using namespace Eigen::internal;
@@ -187,8 +187,9 @@ inline void scale_padded(Scalar* row, Index n, Scalar factor) {
 /// Whether a packet holds several floats, for which the exponential here takes a third of the instructions of
 /// Eigen's, which serves doubles.
 template <class Packet>
-inline constexpr bool several_floats = std::is_same_v<typename Eigen::internal::unpacket_traits<Packet>::type, float> &&
-                                       Eigen::internal::unpacket_traits<Packet>::size > 1;
+inline constexpr bool several_floats =
+    std::is_same_v<typename Eigen::internal::unpacket_traits<Packet>::type, float>&&
+        Eigen::internal::unpacket_traits<Packet>::size > 1;
 
 template <class Packet>
 EIGEN_ALWAYS_INLINE Packet constant(double value) {
@@ -214,8 +215,8 @@ EIGEN_ALWAYS_INLINE Packet exp_near_zero(const Packet& r) {
 
 /// e^x, with x limited to what gives normal numbers. NaN stays NaN.
 ///
-/// In single precision x = n log 2 + r with |r| <= log(2)/2. Adding 1.5 2^23 + 127 to x / log 2 leaves n + 127, the
-/// exponent field of 2^n, in the low bits of the sum.
+/// In single precision x = n log 2 + r with |r| <= log(2)/2. Adding 1.5 2^23 + 127 to x / log 2 leaves n +
+/// 127, the exponent field of 2^n, in the low bits of the sum.
 template <class Packet>
 EIGEN_ALWAYS_INLINE Packet exp_normal(Packet x) {
   using namespace Eigen::internal;
@@ -227,7 +228,8 @@ EIGEN_ALWAYS_INLINE Packet exp_normal(Packet x) {
     const Packet two_to_n = preinterpret<Packet>(plogical_shift_left<23>(preinterpret<Integers>(n)));
     EIGEN_OPTIMIZATION_BARRIER(n)  // -ffast-math would cancel the sum
     n = psub(n, magic);
-    Packet r = pmadd(n, constant<Packet>(-0.693145751953125), x);  // log 2 in two parts, the first exact in n r
+    Packet r =
+        pmadd(n, constant<Packet>(-0.693145751953125), x);  // log 2 in two parts, the first exact in n r
     r = pmadd(n, constant<Packet>(-1.42860682030941723212e-6), r);
     return pmul(exp_near_zero(r), two_to_n);
   } else {
@@ -235,7 +237,8 @@ EIGEN_ALWAYS_INLINE Packet exp_normal(Packet x) {
   }
 }
 
-/// e^x; below the smallest normal number exactly 0, so that a log-decay of -inf is a hard reset. NaN stays NaN.
+/// e^x; below the smallest normal number exactly 0, so that a log-decay of -inf is a hard reset. NaN stays
+/// NaN.
 template <class Packet>
 EIGEN_ALWAYS_INLINE Packet exp_or_zero(const Packet& x) {
   using Scalar = typename Eigen::internal::unpacket_traits<Packet>::type;

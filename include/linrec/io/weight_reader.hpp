@@ -60,9 +60,9 @@ class WeightReader {
     return checkpoint_.tensor(name).shape[transposed ? 1 : 0];
   }
 
-  /// The tensor as a parameter in Scalar of this shape: a view into the file where its type is Scalar, a copy in Scalar
-  /// otherwise. Extents of 1 may be missing or extra, for [D] is stored as [1, 1, D] here and there. What
-  /// does not fit is noted, and gives an absent parameter.
+  /// The tensor as a parameter in Scalar of this shape: a view into the file where its type is Scalar, a copy
+  /// in Scalar otherwise. Extents of 1 may be missing or extra, for [D] is stored as [1, 1, D] here and
+  /// there. What does not fit is noted, and gives an absent parameter.
   Parameter<Scalar> get(const LayerNames& names, std::string_view ours, std::vector<Index> shape) {
     const auto [unused, theirs, transposed] = names.find(ours);
     return get(names.prefix + std::string(theirs), std::move(shape), transposed);

@@ -1,19 +1,21 @@
 // The chunked form of the law: a few tokens at once, as small matrix products.
 //
-// Let S_0 be the state before the chunk, W_i the product of the decays of its tokens 1 to i, and b_i = c_i k_i or 0.
-// With u_i = v_i + c_i S_{i-1}^T a_i the law of law.hpp, unrolled, says
+// Let S_0 be the state before the chunk, W_i the product of the decays of its tokens 1 to i, and b_i = c_i
+// k_i or 0. With u_i = v_i + c_i S_{i-1}^T a_i the law of law.hpp, unrolled, says
 //
 //   u_i = v_i + c_i (W_{i-1} a_i)^T S_0 + sum_{j<i} (c_i a_i^T W_{i-1}/W_j k_j) u_j
 //   o_i =           (W_i q_i)^T S_0     + sum_{j<=i} (q_i^T W_i/W_j k_j) u_j
 //   S_C =            W_C S_0            + sum_j (W_C/W_j k_j) u_j^T
 //
-// The numbers in brackets do not depend on the panel: they are computed once for a head. The first line is solved by
-// forward substitution (arXiv 2406.06484, section 3, without its matrices W and U). A correction of rank one has no
-// such form that pays: it doubles the sums, and the panel scan is faster on all machines that were tried.
+// The numbers in brackets do not depend on the panel: they are computed once for a head. The first line is
+// solved by forward substitution (arXiv 2406.06484, section 3, without its matrices W and U). A correction of
+// rank one has no such form that pays: it doubles the sums, and the panel scan is faster on all machines that
+// were tried.
 //
-// Ratios of decays. Per head they are products of the decays between two tokens, never quotients or differences of
-// sums, so that hard resets and enormous decays are exact. Per channel they are factored as W_i times 1/W_j, which is
-// as accurate as long as 1/W_C stays far from overflow; a chunk with stronger decays is left to the panel scan.
+// Ratios of decays. Per head they are products of the decays between two tokens, never quotients or
+// differences of sums, so that hard resets and enormous decays are exact. Per channel they are factored as
+// W_i times 1/W_j, which is as accurate as long as 1/W_C stays far from overflow; a chunk with stronger
+// decays is left to the panel scan.
 #pragma once
 
 #include <array>
@@ -67,8 +69,8 @@ class Chunk {
   Scalar* values;           ///< for a strip: v, then u, [tokens, columns of the strip]
   Scalar* state = nullptr;  ///< a strip of a state, widened
 
-  /// Computes what all panels share, for n tokens of a block. Returns false, and has done nothing that matters, if
-  /// the decays are too strong.
+  /// Computes what all panels share, for n tokens of a block. Returns false, and has done nothing that
+  /// matters, if the decays are too strong.
   EIGEN_DONT_INLINE bool prepare(const Block<Scalar>& block, Index n) noexcept {
     terms_ = &block[0];
     n_ = n;
@@ -107,7 +109,8 @@ class Chunk {
   Scalar whole(Index c) const { return decayed_[c]; }
 
  private:
-  /// 1 / W_C may be as large as the reciprocal of this: far from overflow, as are keys that are multiplied by it.
+  /// 1 / W_C may be as large as the reciprocal of this: far from overflow, as are keys that are multiplied by
+  /// it.
   static constexpr Scalar smallest_decay = static_cast<Scalar>(sizeof(Scalar) == 4 ? 1e-18 : 1e-150);
 
   /// A cache line of a row of K numbers, from channel c on; what lies beyond K is `fill`.
@@ -189,11 +192,10 @@ class Chunk {
     for_each_tile<micro_rows<Scalar, 1>>(n_, [&](auto tile_size, Index j) LINREC_INLINE_LAMBDA {
       for (Index c = 0; c < columns; c += L::size) {
         auto tile = Tile<Scalar, 1, tile_size>::zero();
-        tile.add_product(Left<Scalar>{keys_ + j * stride_, 1, stride_}, Right<Scalar>{packed_ + c, columns, 0},
-                         key_);
-        repeat<tile_size>([&](auto r) LINREC_INLINE_LAMBDA {
-          tile.row[r].store(products_ + (j + r) * columns + c, 0);
-        });
+        tile.add_product(Left<Scalar>{keys_ + j * stride_, 1, stride_},
+                         Right<Scalar>{packed_ + c, columns, 0}, key_);
+        repeat<tile_size>(
+            [&](auto r) LINREC_INLINE_LAMBDA { tile.row[r].store(products_ + (j + r) * columns + c, 0); });
       }
     });
   }
@@ -206,18 +208,22 @@ class Chunk {
     for (Index i = n_ - 1; i > 0; --i) to_end_[at(i - 1)] = to_end_[at(i)] * terms_[i].decay;
   }
 
-  /// Row j of these has a one where the ratio of decays is of no token: in column j, and in column j + 1 of a.
+  /// Row j of these has a one where the ratio of decays is of no token: in column j, and in column j + 1 of
+  /// a.
   static constexpr auto units = [] {
-    std::array<std::array<Scalar, static_cast<std::size_t>(columns)>, static_cast<std::size_t>(tokens)> rows{};
+    std::array<std::array<Scalar, static_cast<std::size_t>(columns)>, static_cast<std::size_t>(tokens)>
+        rows{};
     for (std::size_t j = 0; j < static_cast<std::size_t>(tokens); ++j) {
       rows[j][j] = 1;
-      if (corrected && j + 1 < static_cast<std::size_t>(tokens)) rows[j][static_cast<std::size_t>(a_column) + j + 1] = 1;
+      if (corrected && j + 1 < static_cast<std::size_t>(tokens))
+        rows[j][static_cast<std::size_t>(a_column) + j + 1] = 1;
     }
     return rows;
   }();
 
-  /// Multiplies the product of row j and column i by W_i / W_j, for a by W_{i-1} / W_j. Ratios of row j are those of
-  /// row j + 1 times the decay between; where i comes before j they are 0, and nobody reads the factors.
+  /// Multiplies the product of row j and column i by W_i / W_j, for a by W_{i-1} / W_j. Ratios of row j are
+  /// those of row j + 1 times the decay between; where i comes before j they are 0, and nobody reads the
+  /// factors.
   void decay_products() noexcept {
     constexpr Index lines = columns / L::size;
     L ratios[static_cast<std::size_t>(lines)];
@@ -227,7 +233,8 @@ class Chunk {
       for (Index c = 0; c < lines; ++c) {
         const L unit = L::load(units[static_cast<std::size_t>(j)].data() + c * L::size);
         ratios[c] = multiply_add(decay, ratios[c], unit);
-        (ratios[c] * L::load(products_ + j * columns + c * L::size)).store(factors_ + j * columns + c * L::size);
+        (ratios[c] * L::load(products_ + j * columns + c * L::size))
+            .store(factors_ + j * columns + c * L::size);
       }
     }
   }
@@ -254,12 +261,7 @@ class ChunkStrip {
  public:
   EIGEN_ALWAYS_INLINE ChunkStrip(const Operands& chunk, const Panels<Scalar>& panels, Index column,
                                  const Output<Scalar>& out, Ahead& ahead)
-      : chunk_(chunk),
-        panels_(panels),
-        column_(column),
-        out_(out),
-        ahead_(ahead),
-        values_(chunk.values) {}
+      : chunk_(chunk), panels_(panels), column_(column), out_(out), ahead_(ahead), values_(chunk.values) {}
 
   EIGEN_ALWAYS_INLINE void run() {
     for (Index i = 0; i < chunk_.count(); ++i)
@@ -270,7 +272,9 @@ class ChunkStrip {
   }
 
  private:
-  EIGEN_ALWAYS_INLINE S value(Index i) const { return S::load_columns(chunk_[i].value + column_, out_.columns); }
+  EIGEN_ALWAYS_INLINE S value(Index i) const {
+    return S::load_columns(chunk_[i].value + column_, out_.columns);
+  }
   EIGEN_ALWAYS_INLINE S row(Index i) const { return S::load(values_ + i * line, L::size); }
   EIGEN_ALWAYS_INLINE Right<Scalar> state() const { return {panels_.first, L::size, panels_.stride}; }
   EIGEN_ALWAYS_INLINE Right<Scalar> values() const { return {values_, line, L::size}; }
@@ -308,8 +312,8 @@ class ChunkStrip {
       ahead_.advance(chunk_.key());
       tile.add_product(chunk_.reading(i), state(), chunk_.key());
       if constexpr (per_head)
-        tile.transform(
-            [&](auto r, const S& o) LINREC_INLINE_LAMBDA { return L::broadcast(chunk_.from_start(i + r)) * o; });
+        tile.transform([&](auto r, const S& o)
+                           LINREC_INLINE_LAMBDA { return L::broadcast(chunk_.from_start(i + r)) * o; });
       const PackedLeft<Scalar> factors = chunk_.factors(i);
       tile.add_product(factors, values(), i);
       const Scalar* own = factors.data + i * Operands::columns;
@@ -342,8 +346,10 @@ class ChunkStrip {
       });
       tile.add_product(chunk_.keys(c), values(), chunk_.count());
       if constexpr (law.decay == Decay::per_channel)
-        tile.transform([&](auto r, const S& s) LINREC_INLINE_LAMBDA { return L::broadcast(chunk_.whole(c + r)) * s; });
-      repeat<size>([&](auto r) LINREC_INLINE_LAMBDA { tile.row[r].store(first + r * L::size, panels_.stride); });
+        tile.transform([&](auto r, const S& s)
+                           LINREC_INLINE_LAMBDA { return L::broadcast(chunk_.whole(c + r)) * s; });
+      repeat<size>([&](auto r)
+                       LINREC_INLINE_LAMBDA { tile.row[r].store(first + r * L::size, panels_.stride); });
     });
   }
 
@@ -374,8 +380,9 @@ EIGEN_ALWAYS_INLINE void convert(const Panels<From>& from, const Panels<To>& to)
 
 /// Runs `count` tokens of a block over all panels of a head, chunk by chunk.
 template <Law law, class Scalar, class StateScalar>
-EIGEN_DONT_INLINE void run_chunks(Chunk<law, Scalar, StateScalar>& chunk, const Head<Scalar, StateScalar>& head,
-                                  Block<Scalar>& block, Index count, Ahead& ahead) noexcept {
+EIGEN_DONT_INLINE void run_chunks(Chunk<law, Scalar, StateScalar>& chunk,
+                                  const Head<Scalar, StateScalar>& head, Block<Scalar>& block, Index count,
+                                  Ahead& ahead) noexcept {
   constexpr Index rows = micro_rows<Scalar, strip_width<Scalar>>;
   constexpr Index sides = law.correction == Correction::none ? 1 : 2;
   ahead.spread(head.strips() * head.key * (sides * ((count + rows - 1) / rows) + count / rows + 1));
@@ -385,7 +392,8 @@ EIGEN_DONT_INLINE void run_chunks(Chunk<law, Scalar, StateScalar>& chunk, const 
   }
   head.for_each_strip([&](auto width, Index column) LINREC_INLINE_LAMBDA {
     const auto run = [&](const Panels<Scalar>& panels) LINREC_INLINE_LAMBDA {
-      ChunkStrip<law, width, Scalar, StateScalar>(chunk, panels, column, head.output(0, column, width), ahead).run();
+      ChunkStrip<law, width, Scalar, StateScalar>(chunk, panels, column, head.output(0, column, width), ahead)
+          .run();
     };
     if constexpr (!std::is_same_v<Scalar, StateScalar>) {
       const Panels<Scalar> panels{chunk.state, head.key, head.key * Lanes<Scalar>::size};

@@ -17,8 +17,8 @@ struct DeltaNetInputs {
 /// @tparam Sizes Dims<Heads, Key, Value>, fixed or dynamic.
 /// @tparam StateScalar what the state is stored in: Scalar, or BFloat16 for float (kernels/state.hpp).
 template <class Scalar, class Sizes = Dims<>, class StateScalar = Scalar>
-class DeltaNet : public Recurrence<DeltaNet<Scalar, Sizes, StateScalar>, DeltaNetInputs<Scalar>, Scalar, Sizes,
-                                   Law{Decay::none, Correction::along_key}, StateScalar> {
+class DeltaNet : public Recurrence<DeltaNet<Scalar, Sizes, StateScalar>, DeltaNetInputs<Scalar>, Scalar,
+                                   Sizes, Law{Decay::none, Correction::along_key}, StateScalar> {
   using Base = typename DeltaNet::Recurrence;
   friend Base;
 

@@ -28,10 +28,11 @@ struct GatedDeltaNetOptions {
 /// @tparam Spectrum, Taper policies (linrec/policy), one channel a value head.
 /// @tparam Sizes Dims<Heads, Key, Value>, fixed or dynamic; Heads are the value heads.
 /// @tparam StateScalar what the state is stored in: Scalar, or BFloat16 for float (kernels/state.hpp).
-template <class Scalar, class Spectrum = FreeSpectrum, class Taper = NoTaper, class Sizes = Dims<>, class StateScalar = Scalar>
-class GatedDeltaNet
-    : public Recurrence<GatedDeltaNet<Scalar, Spectrum, Taper, Sizes, StateScalar>, GatedDeltaNetInputs<Scalar>, Scalar,
-                        Sizes, Law{Decay::per_head, Correction::along_key}, StateScalar> {
+template <class Scalar, class Spectrum = FreeSpectrum, class Taper = NoTaper, class Sizes = Dims<>,
+          class StateScalar = Scalar>
+class GatedDeltaNet : public Recurrence<GatedDeltaNet<Scalar, Spectrum, Taper, Sizes, StateScalar>,
+                                        GatedDeltaNetInputs<Scalar>, Scalar, Sizes,
+                                        Law{Decay::per_head, Correction::along_key}, StateScalar> {
   using Base = typename GatedDeltaNet::Recurrence;
   friend Base;
 

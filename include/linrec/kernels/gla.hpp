@@ -20,9 +20,10 @@ struct GLAInputs {
 /// @tparam Spectrum, Taper policies (linrec/policy), one channel a head.
 /// @tparam Sizes Dims<Heads, Key, Value>, fixed or dynamic.
 /// @tparam StateScalar what the state is stored in: Scalar, or BFloat16 for float (kernels/state.hpp).
-template <class Scalar, class Spectrum = FreeSpectrum, class Taper = NoTaper, class Sizes = Dims<>, class StateScalar = Scalar>
-class GLA : public Recurrence<GLA<Scalar, Spectrum, Taper, Sizes, StateScalar>, GLAInputs<Scalar>, Scalar, Sizes,
-                              Law{Decay::per_channel, Correction::none}, StateScalar> {
+template <class Scalar, class Spectrum = FreeSpectrum, class Taper = NoTaper, class Sizes = Dims<>,
+          class StateScalar = Scalar>
+class GLA : public Recurrence<GLA<Scalar, Spectrum, Taper, Sizes, StateScalar>, GLAInputs<Scalar>, Scalar,
+                              Sizes, Law{Decay::per_channel, Correction::none}, StateScalar> {
   using Base = typename GLA::Recurrence;
   friend Base;
 
@@ -59,9 +60,10 @@ class GLA : public Recurrence<GLA<Scalar, Spectrum, Taper, Sizes, StateScalar>, 
       const Packet rate = pset1<Packet>(static_cast<Scalar>(std::min(rates[i], highest)));
       // A rate of 0 holds against a hard reset too: 0 times -inf must not be NaN.
       const Packet held = pcmp_eq(rate, pset1<Packet>(Scalar(0)));
-      block[i].decays = block.map(i, Row::decays, this->at(in.gk, s, i), [&](const Packet& g, Index) LINREC_INLINE_LAMBDA {
-        return exp_or_zero(pandnot(pmul(g, rate), held));
-      });
+      block[i].decays =
+          block.map(i, Row::decays, this->at(in.gk, s, i), [&](const Packet& g, Index) LINREC_INLINE_LAMBDA {
+            return exp_or_zero(pandnot(pmul(g, rate), held));
+          });
     }
   }
 

@@ -102,8 +102,8 @@ class Block {
   const Terms<Scalar>& operator[](Index i) const { return terms_[i]; }
 
   Index key() const { return key_; }
-  /// f(x, offset) of x [K], packet by packet, in a scratch row of token i: cache-aligned, and padded to whole cache
-  /// lines with f(0).
+  /// f(x, offset) of x [K], packet by packet, in a scratch row of token i: cache-aligned, and padded to whole
+  /// cache lines with f(0).
   template <class F>
   Scalar* map(Index i, Row r, const Scalar* x, F&& f) {
     Scalar* row = scratch_ + (i * scratch_rows + static_cast<Index>(r)) * stride_;
@@ -118,12 +118,13 @@ class Block {
   Scalar* scaled(Index i, Row r, const Scalar* x, Scalar factor) {
     using Packet = typename Lanes<Scalar>::Packet;
     const Packet f = Eigen::internal::pset1<Packet>(factor);
-    return map(i, r, x,
-               [&](const Packet& packet, Index) LINREC_INLINE_LAMBDA { return Eigen::internal::pmul(packet, f); });
+    return map(i, r, x, [&](const Packet& packet, Index) LINREC_INLINE_LAMBDA {
+      return Eigen::internal::pmul(packet, f);
+    });
   }
   /// x [K] where the panels read it fast. Rows of a tensor are often a power of two apart and evict each
-  /// other from the cache, so the panel scan has them copied. A single token is read where it lies, and chunks
-  /// are packed anyway.
+  /// other from the cache, so the panel scan has them copied. A single token is read where it lies, and
+  /// chunks are packed anyway.
   const Scalar* near(Index i, Row r, const Scalar* x) { return copies_ ? copy(i, r, x) : x; }
   /// Makes each NaN in what is written to a state quiet.
   void make_quiet(Law law) {

@@ -16,8 +16,9 @@ struct LinearAttentionInputs {
 /// @tparam Sizes Dims<Heads, Key, Value>, fixed or dynamic.
 /// @tparam StateScalar what the state is stored in: Scalar, or BFloat16 for float (kernels/state.hpp).
 template <class Scalar, class Sizes = Dims<>, class StateScalar = Scalar>
-class LinearAttention : public Recurrence<LinearAttention<Scalar, Sizes, StateScalar>, LinearAttentionInputs<Scalar>,
-                                          Scalar, Sizes, Law{Decay::none, Correction::none}, StateScalar> {
+class LinearAttention
+    : public Recurrence<LinearAttention<Scalar, Sizes, StateScalar>, LinearAttentionInputs<Scalar>, Scalar,
+                        Sizes, Law{Decay::none, Correction::none}, StateScalar> {
   using Base = typename LinearAttention::Recurrence;
   friend Base;
 

@@ -28,9 +28,10 @@ struct Mamba2Options {
 /// @tparam Spectrum, Taper policies (linrec/policy), one channel a head; the log-rates p are the usual A_log.
 /// @tparam Sizes Dims<Heads, N, P>, fixed or dynamic.
 /// @tparam StateScalar what the state is stored in: Scalar, or BFloat16 for float (kernels/state.hpp).
-template <class Scalar, class Spectrum = FreeSpectrum, class Taper = NoTaper, class Sizes = Dims<>, class StateScalar = Scalar>
-class Mamba2 : public Recurrence<Mamba2<Scalar, Spectrum, Taper, Sizes, StateScalar>, Mamba2Inputs<Scalar>, Scalar, Sizes,
-                                 Law{Decay::per_head, Correction::none}, StateScalar> {
+template <class Scalar, class Spectrum = FreeSpectrum, class Taper = NoTaper, class Sizes = Dims<>,
+          class StateScalar = Scalar>
+class Mamba2 : public Recurrence<Mamba2<Scalar, Spectrum, Taper, Sizes, StateScalar>, Mamba2Inputs<Scalar>,
+                                 Scalar, Sizes, Law{Decay::per_head, Correction::none}, StateScalar> {
   using Base = typename Mamba2::Recurrence;
   friend Base;
 

@@ -1,8 +1,8 @@
 // The micro-kernel: a tile of a product of two small matrices, kept in registers.
 //
-// A tile has some rows, and one strip of columns. Each step of the sum loads one strip of the right factor and
-// broadcasts one number of the left factor for each row, so that the multiply-adds outnumber the loads: 12 to 8
-// for the 6 x 16 floats of AVX2. The number of rows follows from the registers of the machine.
+// A tile has some rows, and one strip of columns. Each step of the sum loads one strip of the right factor
+// and broadcasts one number of the left factor for each row, so that the multiply-adds outnumber the loads:
+// 12 to 8 for the 6 x 16 floats of AVX2. The number of rows follows from the registers of the machine.
 #pragma once
 
 #include <algorithm>
@@ -73,8 +73,8 @@ struct Tile {
   }
 };
 
-/// Covers n rows by tiles of R rows, or of one or two less so that it comes out even; what is too few for that is
-/// covered row by row. Calls f(rows, first) with `rows` a constant.
+/// Covers n rows by tiles of R rows, or of one or two less so that it comes out even; what is too few for
+/// that is covered row by row. Calls f(rows, first) with `rows` a constant.
 template <Index R, class F>
 EIGEN_ALWAYS_INLINE void for_each_tile(Index n, F&& f) {
   Index first = 0;

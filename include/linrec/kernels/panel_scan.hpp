@@ -30,8 +30,8 @@ struct Sum {
     for (Index u = 1; u < parts; ++u) sum = sum + part[u];
     return sum;
   }
-  /// Calls f(i, part of row i, part of row i + 1, whole) for the pairs of rows in [0, key), `whole` false for the
-  /// last row of an odd number. Parts are constants, or they would not stay in registers.
+  /// Calls f(i, part of row i, part of row i + 1, whole) for the pairs of rows in [0, key), `whole` false for
+  /// the last row of an odd number. Parts are constants, or they would not stay in registers.
   template <class F>
   static EIGEN_ALWAYS_INLINE void for_each_pair(Index key, F&& f) {
     constexpr Index group = std::max<Index>(parts, 2);
@@ -41,9 +41,8 @@ struct Sum {
       f(i + u, integral_constant<Index, u % parts>(), integral_constant<Index, (u + 1) % parts>(), whole);
     };
     for (; i + group <= key; i += group)
-      repeat<group / 2>([&](auto n) LINREC_INLINE_LAMBDA {
-        pair(integral_constant<Index, 2 * n>(), std::true_type());
-      });
+      repeat<group / 2>(
+          [&](auto n) LINREC_INLINE_LAMBDA { pair(integral_constant<Index, 2 * n>(), std::true_type()); });
     repeat<group / 2>([&](auto n) LINREC_INLINE_LAMBDA {
       constexpr integral_constant<Index, 2 * n> u;
       if (i + u + 1 < key)
@@ -104,8 +103,8 @@ EIGEN_ALWAYS_INLINE Strip<Scalar, width> sweep(const Panels<StateScalar>& panels
 }
 
 /// Rows of the caller's tensors that the next block will need. They are asked for little by little while this
-/// block runs: the rows of one head lie too far apart for the hardware to foresee them, and asking for many at
-/// once would wait for memory.
+/// block runs: the rows of one head lie too far apart for the hardware to foresee them, and asking for many
+/// at once would wait for memory.
 class Ahead {
  public:
   explicit Ahead(Index tokens) : tokens_(tokens) {}
@@ -178,8 +177,8 @@ struct Head {
   }
   /// The outputs of the tokens from `first` on, `width` panels from `column` on.
   Output<Scalar> output(Index first, Index column, Index width) const {
-    return {out.scale, out.skip == nullptr ? nullptr : out.skip + column, out.data + first * out.stride + column,
-            out.stride, std::min(width * lanes, value - column)};
+    return {out.scale, out.skip == nullptr ? nullptr : out.skip + column,
+            out.data + first * out.stride + column, out.stride, std::min(width * lanes, value - column)};
   }
   /// Calls f(width, column) for each strip, with `width` a constant: its panels.
   template <class F>
@@ -194,10 +193,11 @@ struct Head {
   }
 };
 
-/// Runs `count` tokens over a strip of panels. For a state of BFloat16 each NaN in what reaches it must be quiet.
+/// Runs `count` tokens over a strip of panels. For a state of BFloat16 each NaN in what reaches it must be
+/// quiet.
 template <Law law, Index width, class Scalar, class StateScalar>
-EIGEN_ALWAYS_INLINE void scan_strip(const Panels<StateScalar>& panels, const Terms<Scalar>* terms, Index count,
-                                    Index column, const Output<Scalar>& out, Ahead& ahead) {
+EIGEN_ALWAYS_INLINE void scan_strip(const Panels<StateScalar>& panels, const Terms<Scalar>* terms,
+                                    Index count, Index column, const Output<Scalar>& out, Ahead& ahead) {
   using L = Lanes<Scalar>;
   using S = Strip<Scalar, width>;
   constexpr bool corrected = law.correction != Correction::none;
@@ -231,13 +231,13 @@ EIGEN_ALWAYS_INLINE void scan_strip(const Panels<StateScalar>& panels, const Ter
 /// Not inlined: step and prefill then run the very same instructions, and agree in every bit. Sizes that are
 /// fixed are constants of the loops.
 template <Law law, int fixed_key, int fixed_value, class Scalar, class StateScalar>
-EIGEN_DONT_INLINE void scan(Head<Scalar, StateScalar> head, const Terms<Scalar>* terms, Index first, Index count,
-                            Ahead& ahead) noexcept {
+EIGEN_DONT_INLINE void scan(Head<Scalar, StateScalar> head, const Terms<Scalar>* terms, Index first,
+                            Index count, Ahead& ahead) noexcept {
   if constexpr (fixed_key != Dynamic) head.key = fixed_key;
   if constexpr (fixed_value != Dynamic) head.value = fixed_value;
   head.for_each_strip([&](auto width, Index column) LINREC_INLINE_LAMBDA {
-    scan_strip<law, width>(head.panels(column), terms + first, count, column, head.output(first, column, width),
-                           ahead);
+    scan_strip<law, width>(head.panels(column), terms + first, count, column,
+                           head.output(first, column, width), ahead);
   });
 }
 

@@ -74,9 +74,9 @@ class Recurrence {
     check_no_overlap("outputs", outputs);
   }
 
-  /// Runs many tokens: reads the inputs [B, T, ...], moves the states on and writes the outputs
-  /// [B, T, H, V]. Equal to `step` token by token, however a sequence is split: up to rounding, or in every bit
-  /// with PrefillMode::reproducible. Allocates only through the workspace. Outputs must not overlap inputs.
+  /// Runs many tokens: reads the inputs [B, T, ...], moves the states on and writes the outputs [B, T, H, V].
+  /// Equal to `step` token by token, however a sequence is split: up to rounding, or in every bit with
+  /// PrefillMode::reproducible. Allocates only through the workspace. Outputs must not overlap inputs.
   /// @throws as validate, before any state or output changes. If the executor itself throws, state and
   /// outputs are unspecified.
   template <Executor E = SerialExecutor>
@@ -88,8 +88,7 @@ class Recurrence {
     const ExecutorRef workers = executor;
     const Index numbers = workers.concurrency() * scratch_size();
     workspace.reserve(1, sizeof(Scalar) * static_cast<std::size_t>(numbers));
-    run(inputs, state, outputs, options.layout, workspace.template block<Scalar>(0), options.mode,
-        workers);
+    run(inputs, state, outputs, options.layout, workspace.template block<Scalar>(0), options.mode, workers);
   }
 
   /// Numbers of scratch memory that `run` needs, on a cache line.
@@ -194,8 +193,8 @@ class Recurrence {
     return fits;
   }
 
-  /// Into how many groups the heads of a sequence are split: few, for neighbouring heads share cache lines and
-  /// pages, but so many that all workers are busy, whatever the lengths of the sequences.
+  /// Into how many groups the heads of a sequence are split: few, for neighbouring heads share cache lines
+  /// and pages, but so many that all workers are busy, whatever the lengths of the sequences.
   Index head_groups(const State& state, const SequenceLayout& layout, Index tokens,
                     const ExecutorRef& executor) const {
     const Index workers = executor.concurrency();
@@ -221,8 +220,8 @@ class Recurrence {
       for (Index done = 0; done < count; done += block_tokens) {
         const Index n = std::min(block_tokens, count - done);
         const Index following = std::min(block_tokens, count - done - n);
-        run_tokens(inputs, Segment{row, begin, first + done, n, position, nullptr, following, begin}, begin, end,
-                   sequence, state, outputs, scratch, options.mode);
+        run_tokens(inputs, Segment{row, begin, first + done, n, position, nullptr, following, begin}, begin,
+                   end, sequence, state, outputs, scratch, options.mode);
         position += n;
       }
     });
@@ -254,8 +253,11 @@ class Recurrence {
     Scalar* output = outputs.data(segment.row, segment.first, segment.head);
     const Index stride =
         segment.count > 1 ? outputs.data(segment.row, segment.first + 1, segment.head) - output : 0;
-    const detail::Head<Scalar, StateScalar> head{state.panel(sequence, segment.head, 0), dims_.key(), dims_.value(),
-                                    {scale_, kernel().skip(segment.head), output, stride, dims_.value()}};
+    const detail::Head<Scalar, StateScalar> head{
+        state.panel(sequence, segment.head, 0),
+        dims_.key(),
+        dims_.value(),
+        {scale_, kernel().skip(segment.head), output, stride, dims_.value()}};
     detail::Ahead ahead = rows_ahead(inputs, segment, outputs);
     if constexpr (detail::has_chunks(law))
       if (chunk != nullptr) return detail::run_chunks(*chunk, head, block, segment.count, ahead);
@@ -264,8 +266,8 @@ class Recurrence {
     detail::scan<law, Sizes::fixed_key, Sizes::fixed_value>(head, &block[0], 0, segment.count, ahead);
   }
 
-  /// What the head of the segment will touch in the block that follows, but for what the head before it has asked
-  /// for: rows that heads share, and numbers that come once a head.
+  /// What the head of the segment will touch in the block that follows, but for what the head before it has
+  /// asked for: rows that heads share, and numbers that come once a head.
   detail::Ahead rows_ahead(const Inputs& inputs, const Segment& segment,
                            const Output& outputs) const noexcept {
     detail::Ahead ahead(segment.following);
@@ -281,8 +283,8 @@ class Recurrence {
       }
       ahead.add(next, view.strides()[1] * bytes, view.dim() * bytes);
     });
-    ahead.add(outputs.data(segment.row, segment.first + segment.count, segment.head), outputs.strides()[1] * bytes,
-              outputs.dim() * bytes);
+    ahead.add(outputs.data(segment.row, segment.first + segment.count, segment.head),
+              outputs.strides()[1] * bytes, outputs.dim() * bytes);
     return ahead;
   }
 

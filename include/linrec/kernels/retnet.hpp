@@ -25,9 +25,10 @@ inline FreeSpectrum retention_spectrum(Index heads) {
 /// @tparam Spectrum, Taper policies (linrec/policy), one channel a head.
 /// @tparam Sizes Dims<Heads, Key, Value>, fixed or dynamic.
 /// @tparam StateScalar what the state is stored in: Scalar, or BFloat16 for float (kernels/state.hpp).
-template <class Scalar, class Spectrum = FreeSpectrum, class Taper = NoTaper, class Sizes = Dims<>, class StateScalar = Scalar>
-class RetNet : public Recurrence<RetNet<Scalar, Spectrum, Taper, Sizes, StateScalar>, RetNetInputs<Scalar>, Scalar, Sizes,
-                                 Law{Decay::per_head, Correction::none}, StateScalar> {
+template <class Scalar, class Spectrum = FreeSpectrum, class Taper = NoTaper, class Sizes = Dims<>,
+          class StateScalar = Scalar>
+class RetNet : public Recurrence<RetNet<Scalar, Spectrum, Taper, Sizes, StateScalar>, RetNetInputs<Scalar>,
+                                 Scalar, Sizes, Law{Decay::per_head, Correction::none}, StateScalar> {
   using Base = typename RetNet::Recurrence;
   friend Base;
 

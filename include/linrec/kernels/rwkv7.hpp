@@ -29,9 +29,10 @@ struct RWKV7Options {
 /// @tparam Spectrum, Taper policies (linrec/policy), one channel a key channel; the p are the logits w0.
 /// @tparam Sizes Dims<Heads, Key, Value>, fixed or dynamic.
 /// @tparam StateScalar what the state is stored in: Scalar, or BFloat16 for float (kernels/state.hpp).
-template <class Scalar, class Spectrum = FreeSpectrum, class Taper = NoTaper, class Sizes = Dims<>, class StateScalar = Scalar>
-class RWKV7 : public Recurrence<RWKV7<Scalar, Spectrum, Taper, Sizes, StateScalar>, RWKV7Inputs<Scalar>, Scalar, Sizes,
-                                Law{Decay::per_channel, Correction::rank_one}, StateScalar> {
+template <class Scalar, class Spectrum = FreeSpectrum, class Taper = NoTaper, class Sizes = Dims<>,
+          class StateScalar = Scalar>
+class RWKV7 : public Recurrence<RWKV7<Scalar, Spectrum, Taper, Sizes, StateScalar>, RWKV7Inputs<Scalar>,
+                                Scalar, Sizes, Law{Decay::per_channel, Correction::rank_one}, StateScalar> {
   using Base = typename RWKV7::Recurrence;
   friend Base;
   using Packet = typename Lanes<Scalar>::Packet;
@@ -92,12 +93,14 @@ class RWKV7 : public Recurrence<RWKV7<Scalar, Spectrum, Taper, Sizes, StateScala
         t.decays = decays(block, i, logits, s.head, Scalar(0));
     }
     for (Index i = 0; i < s.count; ++i) {
-      const Scalar* a = block.scaled(i, Row::a, this->at(in.kk, s, i), -1 / std::max(norms[i], smallest_norm));
+      const Scalar* a =
+          block.scaled(i, Row::a, this->at(in.kk, s, i), -1 / std::max(norms[i], smallest_norm));
       block[i].a = a;
-      block[i].b = block.map(i, Row::b, this->at(in.iclr, s, i), [&](const Packet& iclr, Index j) LINREC_INLINE_LAMBDA {
-        using namespace Eigen::internal;
-        return pnegate(pmul(iclr, pload<Packet>(a + j)));
-      });
+      block[i].b = block.map(i, Row::b, this->at(in.iclr, s, i),
+                             [&](const Packet& iclr, Index j) LINREC_INLINE_LAMBDA {
+                               using namespace Eigen::internal;
+                               return pnegate(pmul(iclr, pload<Packet>(a + j)));
+                             });
     }
   }
 
@@ -108,8 +111,8 @@ class RWKV7 : public Recurrence<RWKV7<Scalar, Spectrum, Taper, Sizes, StateScala
     const Index start = head * padded<Scalar>(block.key());
     // The log-decay is in [-e^-1/2, 0], whose middle is less than log(2)/2 from its ends.
     const double low = -std::exp(-0.5), middle = low / 2;
-    const Packet lowest = constant<Packet>(low), one = constant<Packet>(1), to_zero = constant<Packet>(-middle),
-                 gain = constant<Packet>(std::exp(middle));
+    const Packet lowest = constant<Packet>(low), one = constant<Packet>(1),
+                 to_zero = constant<Packet>(-middle), gain = constant<Packet>(std::exp(middle));
     [[maybe_unused]] const Packet minus_log_t = pset1<Packet>(-log_t);
     return block.map(i, Row::decays, logits, [&](const Packet& content, Index j) LINREC_INLINE_LAMBDA {
       Packet logit = padd(content, pload<Packet>(w0_.data() + start + j));

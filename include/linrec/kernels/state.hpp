@@ -21,21 +21,22 @@ namespace linrec {
 /// Storage: for each head, panels of one cache line of V, each [K, lanes] and contiguous; lanes beyond V
 /// are padding. The layout is the same for every instruction set, but it is not part of the interface.
 ///
-/// @tparam StateScalar what is stored: the scalar of the arithmetic, or BFloat16 for float. That halves the memory,
-/// and nearly doubles the speed of `step` where states do not fit the caches; the arithmetic stays in float, and
-/// what is written is rounded to 8 bits of mantissa. Do not use it where
-///  - a decay is so near to 1 that a token changes a state by less than 1/256 of it: what is added is then rounded,
-///    below 1/512 to nothing, and a sum stops growing (slow heads of RetNet and Mamba-2, and no decay at all);
-///  - what was stored is to be replaced exactly: the delta rules keep an error of about 2^-9 of what they hold.
-/// Long contents that decay are safe: errors decay with them, and stay near 2^-9 of the outputs at any length.
+/// @tparam StateScalar what is stored: the scalar of the arithmetic, or BFloat16 for float. That halves the
+/// memory, and makes `step` faster where states do not fit the caches; the arithmetic stays in float, and what
+/// is written is rounded to 8 bits of mantissa. Do not use it where
+///  - a decay is so near to 1 that a token changes a state by less than 1/256 of it: what is added is then
+///    rounded, below 1/512 to nothing, and a sum stops growing (slow heads of RetNet and Mamba-2, and no decay);
+///  - what was stored is to be replaced exactly: the delta rules keep an error of some 2^-9 of what they hold.
+/// Contents that decay are safe at any length: errors decay with them.
 template <class Scalar_, class Sizes = Dims<>, class StateScalar_ = Scalar_>
 class State {
  public:
   using Scalar = Scalar_;
   using StateScalar = StateScalar_;
-  static_assert(std::is_same_v<Scalar, StateScalar> ||
-                    (std::is_same_v<Scalar, float> && std::is_same_v<StateScalar, BFloat16>),
-                "linrec: a state is stored in the scalar of its kernel, or in BFloat16 for a kernel of float");
+  static_assert(
+      std::is_same_v<Scalar, StateScalar> ||
+          (std::is_same_v<Scalar, float> && std::is_same_v<StateScalar, BFloat16>),
+      "linrec: a state is stored in the scalar of its kernel, or in BFloat16 for a kernel of float");
   using Matrix = Eigen::Matrix<Scalar, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   static constexpr Index lanes = Lanes<Scalar>::size;
 
@@ -43,8 +44,8 @@ class State {
   explicit State(Sizes dims, Index sequences = 1) : dims_(dims) {
     if (sequences < 0) throw ValueError(message("sequences: expected at least 0, got ", sequences));
     positions_.assign(static_cast<std::size_t>(sequences), 0);
-    numbers_.assign(static_cast<std::size_t>(checked_product(
-                        {sequences, dims_.heads(), rows(), padded<Scalar>(dims_.value())})),
+    numbers_.assign(static_cast<std::size_t>(
+                        checked_product({sequences, dims_.heads(), rows(), padded<Scalar>(dims_.value())})),
                     StateScalar());
     scratch_.assign(static_cast<std::size_t>(Block<Scalar>::scratch_size(1, dims_.key())), Scalar(0));
   }
@@ -67,7 +68,8 @@ class State {
     check_head(b, h);
     Matrix s(dims_.key(), dims_.value());
     for (Index j = 0; j < s.cols(); ++j)
-      for (Index i = 0; i < s.rows(); ++i) s(i, j) = static_cast<Scalar>(panel(b, h, j / lanes)[place(i, j % lanes)]);
+      for (Index i = 0; i < s.rows(); ++i)
+        s(i, j) = static_cast<Scalar>(panel(b, h, j / lanes)[place(i, j % lanes)]);
     return s;
   }
   /// Replaces S [K, V] of one head; where less is stored, by the nearest numbers.
@@ -99,7 +101,8 @@ class State {
     return true;
   }
 
-  /// For kernels: panel p of head h, [K, lanes]; of BFloat16 with the rows 2i and 2i + 1 in turn, lane by lane.
+  /// For kernels: panel p of head h, [K, lanes]; of BFloat16 with the rows 2i and 2i + 1 in turn, lane by
+  /// lane.
   StateScalar* panel(Index b, Index h, Index p) { return numbers_.data() + offset(b, h, p); }
   const StateScalar* panel(Index b, Index h, Index p) const { return numbers_.data() + offset(b, h, p); }
   /// Where a panel has row i of a lane.

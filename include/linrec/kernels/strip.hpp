@@ -8,8 +8,8 @@
 
 namespace linrec::detail {
 
-/// Panels that are computed together where a panel is one register wide: they share the broadcasts of q and k,
-/// which are otherwise half of the loads.
+/// Panels that are computed together where a panel is one register wide: they share the broadcasts of q and
+/// k, which are otherwise half of the loads.
 template <class Scalar>
 inline constexpr Index strip_width = Lanes<Scalar>::packets == 1 ? 2 : 1;
 
@@ -133,7 +133,8 @@ class RowPair {
     return pair;
   }
   EIGEN_ALWAYS_INLINE void store(const Panels<BFloat16>& p, Index i) const {
-    store_with(p, i, [](const auto& low, const auto& high) LINREC_INLINE_LAMBDA { return narrow(low, high); });
+    store_with(p, i,
+               [](const auto& low, const auto& high) LINREC_INLINE_LAMBDA { return narrow(low, high); });
   }
   static EIGEN_ALWAYS_INLINE RowPair load_last(const Panels<BFloat16>& p, Index i) { return load(p, i); }
   EIGEN_ALWAYS_INLINE void store_last(const Panels<BFloat16>& p, Index i) const { store(p, i); }
@@ -143,7 +144,8 @@ class RowPair {
   EIGEN_ALWAYS_INLINE void store_last_quiet(const Panels<Scalar>& p, Index i) const { store_last(p, i); }
   EIGEN_ALWAYS_INLINE void store_last_quiet(const Panels<BFloat16>& p, Index i) const { store_quiet(p, i); }
   EIGEN_ALWAYS_INLINE void store_quiet(const Panels<BFloat16>& p, Index i) const {
-    store_with(p, i, [](const auto& low, const auto& high) LINREC_INLINE_LAMBDA { return narrow_quiet(low, high); });
+    store_with(
+        p, i, [](const auto& low, const auto& high) LINREC_INLINE_LAMBDA { return narrow_quiet(low, high); });
   }
 
  private:

@@ -84,7 +84,8 @@ class GatedDeltaNetLayer : public Layer<GatedDeltaNetLayer<Scalar, Spectrum, Tap
                  .v = as_heads<const Scalar>(b.qkv.v, heads),
                  .g = as_heads<const Scalar>(b.g, heads),
                  .beta = as_heads<const Scalar>(b.beta, heads)},
-                state.recurrent(), as_heads(b.output.heads, heads), rows.layout(), b.kernel, rows.mode, rows.executor);
+                state.recurrent(), as_heads(b.output.heads, heads), rows.layout(), b.kernel, rows.mode,
+                rows.executor);
     output_.apply(x, b.output, y, rows.executor);
   }
 

@@ -86,8 +86,8 @@ class GLALayer : public Layer<GLALayer<Scalar, Spectrum, Taper>, Scalar> {
                  .k = as_heads<const Scalar>(b.qkv.k, config_.groups()),
                  .v = as_heads<const Scalar>(b.qkv.v, config_.groups()),
                  .gk = as_heads<const Scalar>(b.gk, config_.groups())},
-                state.recurrent(), as_heads(b.output.heads, config_.heads), rows.layout(), b.kernel, rows.mode,
-                rows.executor);
+                state.recurrent(), as_heads(b.output.heads, config_.heads), rows.layout(), b.kernel,
+                rows.mode, rows.executor);
     output_.apply(x, b.output, y, rows.executor);
   }
 

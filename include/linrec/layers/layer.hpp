@@ -76,9 +76,9 @@ class Layer {
                                ", got one without scratch memory"));
   }
 
-  /// Runs many tokens. However a sequence is split, the result is the same: up to rounding, or in every bit with
-  /// PrefillMode::reproducible. Whatever the executor, every bit is the same: the linear maps are split by
-  /// outputs, the kernel by heads. Allocates only through the workspace.
+  /// Runs many tokens. However a sequence is split, the result is the same: up to rounding, or in every bit
+  /// with PrefillMode::reproducible. Whatever the executor, every bit is the same: the linear maps are split
+  /// by outputs, the kernel by heads. Allocates only through the workspace.
   /// @throws as validate, and ValueError for an executor without workers, before the state or an output
   /// changes. If the executor itself throws, state and outputs are unspecified.
   void prefill(const Input& x, State& state, const Output& y, const PrefillOptions& options = {},
@@ -155,8 +155,8 @@ class Layer {
   }
 
   template <class F>
-  void run(const Input& x, State& state, const Output& y, const SequenceLayout& layout,
-           PrefillMode mode, const ExecutorRef& executor, Scalar* memory, F& f) const {
+  void run(const Input& x, State& state, const Output& y, const SequenceLayout& layout, PrefillMode mode,
+           const ExecutorRef& executor, Scalar* memory, F& f) const {
     const Index tokens = x.tokens();
     for (Index s = 0; s < state.sequences(); ++s)
       layout.for_each_padding(s, tokens, [&](Index row, Index first, Index count) {

@@ -1,14 +1,15 @@
 // y = W x + b with W of bfloat16, which halves what a single row has to read. The arithmetic is in Scalar.
 //
 // Each output is summed in one order, whatever is computed with it. The inputs come in blocks of 4 KiB of
-// Scalar, and a block in groups of two packets. Each place in a group has a sum of its own over all groups; the
-// sums of the second packet are added to those of the first, then these are added up; then the blocks, one by
-// one. Two ways lead to the same sums:
+// Scalar, and a block in groups of two packets. Each place in a group has a sum of its own over all groups;
+// the sums of the second packet are added to those of the first, then these are added up; then the blocks,
+// one by one. Two ways lead to the same sums:
 // - A few rows: one load gives the numbers 0, 2, 4, ... and 1, 3, 5, ... of a group (core/bfloat16.hpp), which
 //   meet inputs that were put into this order once, for all outputs.
 // - More rows, or doubles: the weights of some outputs are widened once, for all rows.
 // The copies are on the stack, at most 26 KiB, and nothing is allocated. Both ask for the weights of the next
-// outputs while they compute, since rows of weights are too short for the machine to foresee where it goes on.
+// outputs while they compute, since rows of weights are too short for the machine to foresee where it goes
+// on.
 #pragma once
 
 #include <algorithm>

@@ -95,7 +95,8 @@ class Mamba2Layer : public Layer<Mamba2Layer<Scalar, Spectrum, Taper>, Scalar> {
                  .dt = as_heads(b.dt, config_.heads),
                  .B = as_heads(b.after.columns(inner, keys), config_.groups),
                  .C = as_heads(b.after.columns(inner + keys, keys), config_.groups)},
-                state.recurrent(), as_heads(y, config_.heads), rows.layout(), b.kernel, rows.mode, rows.executor);
+                state.recurrent(), as_heads(y, config_.heads), rows.layout(), b.kernel, rows.mode,
+                rows.executor);
     const Rows<Scalar> z = b.gate.columns(0, inner);
     to_gate_.apply(u, z, rows.executor);
     if (config_.gated_norm && config_.norm_before_gate) norm_.apply(y, y);

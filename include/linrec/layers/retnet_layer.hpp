@@ -77,8 +77,8 @@ class RetNetLayer : public Layer<RetNetLayer<Scalar, Spectrum, Taper>, Scalar> {
     kernel_.run({.q = as_heads<const Scalar>(b.qkv.q, config_.heads),
                  .k = as_heads<const Scalar>(b.qkv.k, config_.groups()),
                  .v = as_heads<const Scalar>(b.qkv.v, config_.groups())},
-                state.recurrent(), as_heads(b.output.heads, config_.heads), rows.layout(), b.kernel, rows.mode,
-                rows.executor);
+                state.recurrent(), as_heads(b.output.heads, config_.heads), rows.layout(), b.kernel,
+                rows.mode, rows.executor);
     output_.apply(x, b.output, y, rows.executor);
   }
 

@@ -152,8 +152,8 @@ class LanguageModel {
 
   /// All real tokens chunk by chunk; calls f(rows, x) with what the head reads.
   template <class F>
-  void run(const TokenBatch& batch, State& state, PrefillMode mode, const ExecutorRef& executor, Scalar* memory,
-           F&& f) const;
+  void run(const TokenBatch& batch, State& state, PrefillMode mode, const ExecutorRef& executor,
+           Scalar* memory, F&& f) const;
   void write_logits(const PackedRows& rows, Rows<const Scalar> x, const TokenView<Scalar>& logits) const;
 
   Parts parts_;
@@ -196,8 +196,8 @@ LanguageModel<Scalar>::LanguageModel(Parts parts) : parts_(std::move(parts)) {
 
 template <class Scalar>
 template <class F>
-void LanguageModel<Scalar>::run(const TokenBatch& batch, State& state, PrefillMode mode, const ExecutorRef& executor,
-                                Scalar* memory, F&& f) const {
+void LanguageModel<Scalar>::run(const TokenBatch& batch, State& state, PrefillMode mode,
+                                const ExecutorRef& executor, Scalar* memory, F&& f) const {
   state.packer().for_each_chunk(batch.layout, batch.tokens, [&](PackedRows rows) {
     rows.executor = executor;
     rows.mode = mode;
@@ -270,10 +270,11 @@ void LanguageModel<Scalar>::prefill_last(std::span<const TokenId> tokens, State&
   Arena<Scalar> arena(memory, 1);
   const Rows<Scalar> last = arena.rows(sequences, width());
   for (Index s = 0; s < sequences; ++s) std::fill_n(last[s], width(), Scalar(0));
-  run(batch, state, options.mode, executor, memory + arena.used(), [&](const PackedRows& rows, Rows<Scalar> x) {
-    for (Index s = 0; s < sequences; ++s)
-      if (rows.count(s) > 0) std::copy_n(x[rows.first(s + 1) - 1], width(), last[s]);
-  });
+  run(batch, state, options.mode, executor, memory + arena.used(),
+      [&](const PackedRows& rows, Rows<Scalar> x) {
+        for (Index s = 0; s < sequences; ++s)
+          if (rows.count(s) > 0) std::copy_n(x[rows.first(s + 1) - 1], width(), last[s]);
+      });
   head_.apply(last, {logits.data(0, 0, 0), sequences, vocabulary(), logits.strides()[0]}, executor);
 }
 
