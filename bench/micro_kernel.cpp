@@ -10,12 +10,11 @@ namespace {
 
 using namespace linrec::detail;
 
-/// Rows of the state: some tiles and the ones that are shorter.
-constexpr Index rows = 64;
-
 template <class Scalar>
-EIGEN_DONT_INLINE void update(const Scalar* left, const Scalar* right, Scalar* state, Index steps) {
-  constexpr Index width = strip_width<Scalar>, lanes = Lanes<Scalar>::size, stride = (rows + 1) * lanes;
+EIGEN_DONT_INLINE void update(const Scalar* left, const Scalar* right, Scalar* state, Index rows,
+                              Index steps) {
+  constexpr Index width = strip_width<Scalar>, lanes = Lanes<Scalar>::size;
+  const Index stride = (rows + 1) * lanes;
   for_each_tile<micro_rows<Scalar, width>>(rows, [&](auto size, Index first) LINREC_INLINE_LAMBDA {
     Scalar* row = state + first * lanes;
     auto tile = Tile<Scalar, width, size>::of(
@@ -29,13 +28,15 @@ EIGEN_DONT_INLINE void update(const Scalar* left, const Scalar* right, Scalar* s
 template <class Scalar>
 void run_micro_kernel(benchmark::State& run, Index steps) {
   constexpr Index strip = strip_width<Scalar> * Lanes<Scalar>::size;
+  Index rows = 64;  // some tiles, and ones that are shorter
+  benchmark::DoNotOptimize(rows);
   const auto numbers = [](Index n) {
     return AlignedVector<Scalar>(static_cast<std::size_t>(n), Scalar(0.001));
   };
   const AlignedVector<Scalar> left = numbers(steps * rows), right = numbers(steps * strip);
   AlignedVector<Scalar> state = numbers((rows + 1) * strip);
   for (auto _ : run) {
-    update(left.data(), right.data(), state.data(), steps);
+    update(left.data(), right.data(), state.data(), rows, steps);
     benchmark::ClobberMemory();
   }
   const double gflops =
