@@ -137,6 +137,9 @@ Expected reference_run(const Config& config, const Inputs& inputs, const AnyStat
 /// Empty if the state is as expected up to the tolerance, relative to the largest number.
 std::string difference(const AnyState& got, const Expected& expected, double tolerance);
 
+/// Empty, or how prefill from a random state differs from the reference: outputs, states, positions.
+std::string reference_difference(const Config& config, const Inputs& inputs);
+
 /// All tolerances, relative to the largest number of a tensor.
 struct Tolerances {
   double reference;  ///< against the naive reference

@@ -14,18 +14,6 @@ Tensor& input(const Config& config, Inputs& inputs, const char* name) {
   return inputs[field_index(config.architecture, name)];
 }
 
-/// Empty, or how fast prefill from a random state differs from the reference.
-std::string fault(const Config& config, const Inputs& inputs) {
-  const Index B = inputs[0].extents[0], T = inputs[0].extents[1];
-  const StatePointer state = random_state(config, B, 5), initial = state->clone();
-  const Tensor outputs = prefill(config, inputs, *state);
-  const Expected expected = reference_run(config, inputs, *initial, Batch::dense(B, T));
-  const double tolerance = tolerances(config.single).reference;
-  std::string text = difference(outputs, expected.outputs, tolerance, 1);
-  if (text.empty()) text = difference(*state, expected, tolerance);
-  return text.empty() ? "" : message(config.name(), " K=", config.K, " V=", config.V, " T=", T, ": ", text);
-}
-
 /// The log-decay of a config, by name; null if it has none.
 const char* decay_of(const Config& config) {
   return config.architecture == gla ? "gk" : config.architecture == gated_delta_net ? "g" : nullptr;
@@ -40,7 +28,8 @@ TEST_CASE("chunks equal the reference for all remainders of K, V and T") {
         if (config.architecture == rwkv7 || config.architecture == dplr) continue;  // have no chunks
         const Inputs inputs = random_inputs(config, 1, 40, static_cast<std::uint64_t>(K));
         for (const Index T : {4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 16, 17, 21, 40})
-          CHECK(fault(config, each(inputs, [&](const Tensor& x) { return x.slice(40 - T, T); })) == "");
+          CHECK(reference_difference(
+                    config, each(inputs, [&](const Tensor& x) { return x.slice(40 - T, T); })) == "");
       }
 }
 
@@ -55,7 +44,7 @@ TEST_CASE("chunks with decays of all strengths") {
       Index i = 0;
       for (double& g : input(config, inputs, name).numbers)
         if (++i % often == 0) g = rounded(decays[i / often % 13], config.single);
-      CHECK(fault(config, inputs) == "");
+      CHECK(reference_difference(config, inputs) == "");
     }
   }
 }

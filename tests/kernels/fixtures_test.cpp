@@ -317,4 +317,17 @@ TEST_CASE("the fixtures: eight kernels, two scalars, five tapered") {
   for (const Config& config : all_configs_of_both_scalars()) CHECK(make_kernel(config) != nullptr);
 }
 
+std::string reference_difference(const Config& config, const Inputs& inputs) {
+  const Index B = inputs[0].extents[0], T = inputs[0].extents[1];
+  const StatePointer state = random_state(config, B, 5), initial = state->clone();
+  const Tensor outputs = prefill(config, inputs, *state);
+  const Expected expected = reference_run(config, inputs, *initial, Batch::dense(B, T));
+  const double tolerance = tolerances(config.single).reference;
+  std::string text = difference(outputs, expected.outputs, tolerance, 1);
+  if (text.empty()) text = difference(*state, expected, tolerance);
+  for (Index b = 0; b < B; ++b)
+    if (state->position(b) != initial->position(b) + T) text += " wrong position";
+  return text.empty() ? "" : message(config.name(), " K=", config.K, " V=", config.V, " T=", T, ": ", text);
+}
+
 }  // namespace linrec::test

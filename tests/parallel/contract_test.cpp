@@ -2,7 +2,6 @@
 
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -82,8 +81,7 @@ bool runs_in_two_threads(const ExecutorRef& executor) {
   std::atomic<bool> met = false;
   executor.for_each(2, least_parallel_flops / 2, [&](Index, Index) {
     ++inside;
-    const auto start = std::chrono::steady_clock::now();
-    while (!met && std::chrono::steady_clock::now() - start < std::chrono::seconds(20)) {
+    for (long waited = 0; !met && waited < 50'000'000; ++waited) {  // for ever, but for an executor at fault
       if (inside == 2) met = true;
       std::this_thread::yield();
     }
