@@ -21,6 +21,18 @@ const char* decay_of(const Config& config) {
 
 }  // namespace
 
+TEST_CASE("fast prefill does go by chunks, where a law has them: sums in another order have other bits") {
+  for (const Config& config : plain_configs(true, 2, 2, 32, 32)) {
+    INFO(config.name());
+    const bool scans = config.architecture == rwkv7 || config.architecture == dplr;
+    const Inputs inputs = random_inputs(config, 1, 32, 4);
+    const StatePointer fast = random_state(config, 1, 5), scanned = fast->clone();
+    const Tensor outputs = prefill(config, inputs, *fast);
+    const Tensor expected = prefill(config, inputs, *scanned, {.mode = PrefillMode::reproducible});
+    CHECK((difference(outputs, expected) == "") == scans);
+  }
+}
+
 TEST_CASE("chunks equal the reference for all remainders of K, V and T") {
   for (const bool single : {false, true})
     for (Index K = 16; K <= 34; K += K < 24 ? 1 : 2)
