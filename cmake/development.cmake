@@ -23,17 +23,23 @@ macro(linrec_require package option debian_package)
   endif()
 endmacro()
 
-# The loops of all kernels, compiled once for the tools and the tests that link it; every source of theirs includes
-# the header that says so.
+# The loops of all kernels, compiled once for the tools and the tests that link it. Every source of theirs includes
+# the header that says so: by force, or first in the precompiled header where LINREC_PRECOMPILED_KERNELS is set,
+# for g++ ignores a precompiled header that is not the first to be included.
+set(linrec_kernels_header "${PROJECT_SOURCE_DIR}/examples/models/kernels.hpp")
 add_library(linrec_kernels STATIC EXCLUDE_FROM_ALL examples/models/kernels_float.cpp examples/models/kernels_double.cpp)
 target_link_libraries(linrec_kernels PUBLIC linrec::linrec PRIVATE linrec_warnings)
-target_compile_options(linrec_kernels INTERFACE "SHELL:-include ${PROJECT_SOURCE_DIR}/examples/models/kernels.hpp")
+target_compile_options(linrec_kernels INTERFACE
+  $<$<NOT:$<BOOL:$<TARGET_PROPERTY:LINREC_PRECOMPILED_KERNELS>>>:SHELL:-include\ ${linrec_kernels_header}>)
+
+set_target_properties(linrec_kernels PROPERTIES UNITY_BUILD OFF)  # compiled side by side
 
 # Layers and models, likewise.
 if(TARGET linrec::io)
   add_library(linrec_models STATIC EXCLUDE_FROM_ALL examples/models/float.cpp examples/models/double.cpp)
   target_link_libraries(linrec_models PUBLIC linrec::io linrec_kernels PRIVATE linrec_warnings)
   target_include_directories(linrec_models PUBLIC "${PROJECT_SOURCE_DIR}")
+  set_target_properties(linrec_models PROPERTIES UNITY_BUILD OFF)
 endif()
 
 # For sources whose speed does not matter.

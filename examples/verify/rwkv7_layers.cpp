@@ -7,7 +7,7 @@ namespace linrec::verify {
 namespace {
 
 template <class Scalar>
-RWKV7TimeMixConfig config_of(const LayerCase<Scalar>& in) {
+RWKV7TimeMixConfig time_mix_config(const LayerCase<Scalar>& in) {
   RWKV7TimeMixConfig config;
   config.width = in.width();
   config.key = config.value = in.size("head_size");
@@ -24,7 +24,7 @@ RWKV7TimeMixConfig config_of(const LayerCase<Scalar>& in) {
 template <class Scalar>
 Results run_time_mix(GoldenCase& file, const Request& request, const io::LayerNames& names) {
   LayerCase<Scalar> in(file, {"wkv_state", Orientation::value_key, {"x_prev"}});
-  const RWKV7TimeMixConfig config = config_of(in);
+  const RWKV7TimeMixConfig config = time_mix_config(in);
   in.set_v_first(config.first_layer);
   const auto weights = io::read_weights(in.reader(), names, config);
   const auto decay =

@@ -5,7 +5,7 @@
 
 #include "tests/catch.hpp"
 
-using namespace linrec;
+namespace linrec::test::activation_test {
 
 namespace {
 
@@ -79,3 +79,5 @@ TEMPLATE_TEST_CASE("silu", "", float, double) {
   CHECK(silu(infinity) == infinity);
   CHECK(std::isnan(silu(std::numeric_limits<TestType>::quiet_NaN())));
 }
+
+}  // namespace linrec::test::activation_test

@@ -10,7 +10,7 @@
 #include "linrec/core/simd.hpp"
 #include "tests/catch.hpp"
 
-namespace linrec::test {
+namespace linrec::test::bfloat16_test {
 
 namespace {
 
@@ -86,4 +86,4 @@ TEST_CASE("bfloat16: the number type widens and narrows") {
   CHECK(BFloat16().value() == 0.0F);
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::bfloat16_test

@@ -15,7 +15,7 @@
 #include "tests/core/thread_executor.hpp"
 #include "tests/error_of.hpp"
 
-namespace linrec::test {
+namespace linrec::test::core_test {
 
 TEST_CASE("Dims: dynamic") {
   const Dims<> dims(2, 3, 4);
@@ -196,4 +196,4 @@ TEST_CASE("executors: what is worth threads") {
   CHECK(!worth_threads(100, std::numeric_limits<double>::quiet_NaN()));
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::core_test

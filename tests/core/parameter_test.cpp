@@ -6,7 +6,7 @@
 #include "tests/catch.hpp"
 #include "tests/error_of.hpp"
 
-namespace linrec::test {
+namespace linrec::test::parameter_test {
 
 namespace {
 
@@ -119,4 +119,4 @@ TEST_CASE("Parameter: what it refuses") {
   CHECK_NOTHROW(counted({2, 3}, 6).check("w", {2, 3}));
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::parameter_test

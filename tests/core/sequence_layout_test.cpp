@@ -5,9 +5,7 @@
 
 #include "tests/catch.hpp"
 
-using linrec::Index;
-using linrec::SequenceLayout;
-using linrec::ShapeError;
+namespace linrec::test::sequence_layout_test {
 
 namespace {
 
@@ -109,3 +107,5 @@ TEST_CASE("SequenceLayout: what it refuses") {
   packed({0, 2}, 1, 3, "offsets[1]: expected T = 3, got 2");
   packed({0, 4}, 1, 3, "offsets[1]: expected T = 3, got 4");
 }
+
+}  // namespace linrec::test::sequence_layout_test

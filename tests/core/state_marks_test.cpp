@@ -11,7 +11,7 @@
 #include "linrec/layers/layer_state.hpp"
 #include "tests/catch.hpp"
 
-namespace linrec::test {
+namespace linrec::test::state_marks_test {
 
 namespace {
 
@@ -185,4 +185,4 @@ TEST_CASE("marks: a copy that fails costs the oldest mark only") {
   CHECK(marks.at(2).n == 3);
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::state_marks_test

@@ -7,10 +7,7 @@
 
 #include "tests/catch.hpp"
 
-using linrec::Index;
-using linrec::ShapeError;
-using linrec::TokenView;
-using linrec::ValueError;
+namespace linrec::test::token_view_test {
 
 namespace {
 
@@ -148,3 +145,5 @@ TEST_CASE("TokenView: what it refuses") {
   REQUIRE_THROWS_MATCHES(TokenView<float>(nullptr, -1, -2, 3, 4), ShapeError,
                          message_contains("[-1, -2, 3, 4]"));
 }
+
+}  // namespace linrec::test::token_view_test

@@ -10,7 +10,7 @@
 
 #include "tests/catch.hpp"
 
-namespace linrec::test {
+namespace linrec::test::checksum_test {
 
 namespace {
 
@@ -57,4 +57,4 @@ TEST_CASE("CRC-64/XZ: any length, any cut, any flipped bit") {
   }
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::checksum_test

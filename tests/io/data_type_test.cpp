@@ -7,9 +7,8 @@
 
 #include "tests/catch.hpp"
 
-using linrec::bfloat16_to_float;
-using linrec::float_to_bfloat16;
-using linrec::Index;
+namespace linrec::test::data_type_test {
+
 using namespace linrec::io;
 
 namespace {
@@ -123,3 +122,5 @@ TEST_CASE("byte counts of shapes do not overflow") {
   CHECK_FALSE(count({-1}, DataType::U8));
   CHECK_FALSE(count({0, -1}, DataType::U8));
 }
+
+}  // namespace linrec::test::data_type_test

@@ -17,9 +17,9 @@
 #include "tests/catch.hpp"
 #include "tests/io/safetensors_helpers.hpp"
 
-using namespace linrec::test;
+namespace linrec::test::safetensors_hostile_test {
+
 using namespace linrec::io;
-using linrec::FormatError;
 using namespace std::string_literals;
 
 namespace {
@@ -341,3 +341,5 @@ TEST_CASE("any damage to a file is refused or harmless") {
     CHECK(opens(std::move(longer)) == 0);
   }
 }
+
+}  // namespace linrec::test::safetensors_hostile_test

@@ -22,12 +22,9 @@
 #include "tests/catch.hpp"
 #include "tests/io/safetensors_helpers.hpp"
 
-using namespace linrec::test;
+namespace linrec::test::safetensors_test {
+
 using namespace linrec::io;
-using linrec::FormatError;
-using linrec::Index;
-using linrec::ShapeError;
-using linrec::ValueError;
 using Shape = std::vector<Index>;
 using namespace std::string_literals;
 
@@ -364,3 +361,5 @@ TEST_CASE("writing replaces a file whole or not at all") {
   }
 #endif
 }
+
+}  // namespace linrec::test::safetensors_test

@@ -15,7 +15,7 @@
 #include "tests/io/safetensors_helpers.hpp"
 #include "tests/io/snapshot_helpers.hpp"
 
-namespace linrec::test {
+namespace linrec::test::snapshot_hostile_test {
 
 namespace {
 
@@ -282,4 +282,4 @@ TEST_CASE("snapshot: files that are not there or cannot be written") {
   CHECK(directory.names() == std::vector<std::string>{"cut"});
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::snapshot_hostile_test

@@ -13,7 +13,7 @@
 #include "tests/io/snapshot_helpers.hpp"
 #include "tests/kernels/tensor.hpp"
 
-namespace linrec::test {
+namespace linrec::test::snapshot_ska_test {
 
 namespace {
 
@@ -334,4 +334,4 @@ TEST_CASE("snapshot of SKA: any flipped bit is refused, and any length but the w
   CHECK(target == before);
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::snapshot_ska_test

@@ -15,7 +15,7 @@
 #include "tests/io/safetensors_helpers.hpp"
 #include "tests/io/snapshot_helpers.hpp"
 
-namespace linrec::test {
+namespace linrec::test::snapshot_test {
 
 namespace {
 
@@ -186,4 +186,4 @@ TEST_CASE("snapshot: the states of a model, under names") {
   io::load_snapshot_bytes(io::snapshot_bytes(none, {}), no_targets, {});
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::snapshot_test

@@ -5,7 +5,7 @@
 #include "tests/error_of.hpp"
 #include "tests/kernels/any_kernel.hpp"
 
-namespace linrec::test {
+namespace linrec::test::bad_input_test {
 
 namespace {
 
@@ -283,4 +283,4 @@ TEST_CASE("the default scale is K^-1/2") {
   }
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::bad_input_test

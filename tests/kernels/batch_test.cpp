@@ -2,7 +2,7 @@
 #include "tests/catch.hpp"
 #include "tests/kernels/any_kernel.hpp"
 
-namespace linrec::test {
+namespace linrec::test::batch_test {
 
 namespace {
 
@@ -215,4 +215,4 @@ TEST_CASE("a NaN is gone with the state that held it") {
   }
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::batch_test

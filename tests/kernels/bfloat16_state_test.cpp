@@ -10,7 +10,7 @@
 #include "tests/catch.hpp"
 #include "tests/kernels/tensor.hpp"
 
-namespace linrec::test {
+namespace linrec::test::bfloat16_state_test {
 
 namespace {
 
@@ -223,4 +223,4 @@ TEST_CASE("where nothing decays a sum in bfloat16 stops growing, as the document
   CHECK(state.matrix(0, 0)(0, 0) == 512);  // from 256 on one more is rounded to two more, from 512 on to none
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::bfloat16_state_test

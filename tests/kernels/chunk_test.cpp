@@ -3,7 +3,7 @@
 #include "tests/catch.hpp"
 #include "tests/kernels/any_kernel.hpp"
 
-namespace linrec::test {
+namespace linrec::test::chunk_test {
 
 namespace {
 
@@ -144,4 +144,4 @@ TEST_CASE("heads that share B and C give the bits of heads that have their own")
   }
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::chunk_test

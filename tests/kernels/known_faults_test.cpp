@@ -2,7 +2,7 @@
 #include "tests/catch.hpp"
 #include "tests/kernels/any_kernel.hpp"
 
-namespace linrec::test {
+namespace linrec::test::known_faults_test {
 
 namespace {
 
@@ -293,4 +293,4 @@ TEST_CASE("B46: head h of H reads group h / (H / G)") {
   }
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::known_faults_test

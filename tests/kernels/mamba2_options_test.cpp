@@ -4,7 +4,7 @@
 #include "tests/error_of.hpp"
 #include "tests/kernels/any_kernel.hpp"
 
-namespace linrec::test {
+namespace linrec::test::mamba2_options_test {
 
 namespace {
 
@@ -142,4 +142,4 @@ TEST_CASE("Mamba2: a bias that is NaN would be a NaN decay") {
   CHECK(refusal(config).substr(0, 19) == "ValueError: dt_bias");
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::mamba2_options_test

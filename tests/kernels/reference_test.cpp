@@ -4,7 +4,7 @@
 #include "tests/catch.hpp"
 #include "tests/kernels/any_kernel.hpp"
 
-namespace linrec::test {
+namespace linrec::test::reference_test {
 
 namespace {
 
@@ -260,4 +260,4 @@ TEST_CASE("beta = 0 keeps the state, up to its decay") {
   }
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::reference_test

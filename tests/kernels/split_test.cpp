@@ -3,7 +3,7 @@
 #include "tests/catch.hpp"
 #include "tests/kernels/any_kernel.hpp"
 
-namespace linrec::test {
+namespace linrec::test::split_test {
 
 namespace {
 
@@ -109,4 +109,4 @@ TEST_CASE("a workspace that is kept gives the same bits") {
     }
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::split_test

@@ -4,7 +4,7 @@
 #include "tests/catch.hpp"
 #include "tests/kernels/any_kernel.hpp"
 
-namespace linrec::test {
+namespace linrec::test::state_test {
 
 namespace {
 
@@ -162,4 +162,4 @@ TEST_CASE("State: a copied state continues its sequence bit for bit") {
   }
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::state_test

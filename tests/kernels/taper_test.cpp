@@ -1,12 +1,12 @@
 // What the position does to the decays: arXiv 2604.07658, position-adaptive scaling.
-#include "linrec/kernels/gla.hpp"
-#include "linrec/kernels/rwkv7.hpp"
 #include "linrec/policy/taper.hpp"
 
+#include "linrec/kernels/gla.hpp"
+#include "linrec/kernels/rwkv7.hpp"
 #include "tests/catch.hpp"
 #include "tests/kernels/any_kernel.hpp"
 
-namespace linrec::test {
+namespace linrec::test::taper_test {
 
 namespace {
 
@@ -220,4 +220,4 @@ TEST_CASE("the taper goes by the speed of a head, not by its index") {
   CHECK(state->matrix(0, 2)(0, 0) == Approx(std::exp(-2.0)).epsilon(1e-14));       // alpha = 0
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::taper_test

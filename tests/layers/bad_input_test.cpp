@@ -7,7 +7,7 @@
 #include "tests/layers/any_layer.hpp"
 #include "tests/layers/random_weights.hpp"
 
-namespace linrec::test {
+namespace linrec::test::bad_input_test {
 
 namespace {
 
@@ -612,4 +612,4 @@ TEST_CASE("layers: numbers of sequences below 0") {
   }
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::bad_input_test

@@ -2,7 +2,7 @@
 #include "tests/catch.hpp"
 #include "tests/layers/any_layer.hpp"
 
-namespace linrec::test {
+namespace linrec::test::batch_test {
 
 namespace {
 
@@ -163,4 +163,4 @@ TEST_CASE("layers: NaN stays in its sequence, and is seen there") {
   }
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::batch_test

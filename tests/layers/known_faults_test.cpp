@@ -3,7 +3,7 @@
 #include "tests/layers/any_layer.hpp"
 #include "tests/layers/random_weights.hpp"
 
-namespace linrec::test {
+namespace linrec::test::known_faults_test {
 
 TEST_CASE("layers, B01: every piece of a sequence continues from the state") {
   for (const LayerSpec& spec : all_layers()) {
@@ -142,4 +142,4 @@ TEST_CASE("layers, B32: from bytes, 64-bit positions included") {
   }
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::known_faults_test

@@ -8,7 +8,7 @@
 #include "tests/error_of.hpp"
 #include "tests/kernels/tensor.hpp"
 
-namespace linrec::test {
+namespace linrec::test::koopman_mlp_test {
 
 namespace {
 
@@ -286,4 +286,4 @@ TEST_CASE("SpectralKoopmanMLP: configs and weights that do not fit") {
   }
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::koopman_mlp_test

@@ -6,7 +6,7 @@
 #include "tests/catch.hpp"
 #include "tests/layers/any_layer.hpp"
 
-namespace linrec::test {
+namespace linrec::test::layer_state_test {
 
 namespace {
 
@@ -226,4 +226,4 @@ TEST_CASE("RowPacker: every real token once, in order, in chunks that are full b
   }
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::layer_state_test

@@ -14,7 +14,7 @@
 #endif
 #endif
 
-namespace linrec::test {
+namespace linrec::test::million_tokens_test {
 
 namespace {
 
@@ -109,4 +109,4 @@ TEST_CASE("a million tokens through the time mixing of RWKV-7") {
       {"RWKV-7", RWKV7TimeMixConfig{.width = 8, .heads = 2, .key = 4, .value = 4}, false, false, true});
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::million_tokens_test

@@ -14,7 +14,7 @@
 #include "tests/catch.hpp"
 #include "tests/kernels/tensor.hpp"
 
-namespace linrec::test {
+namespace linrec::test::parts_test {
 
 namespace {
 
@@ -631,4 +631,4 @@ TEST_CASE("feature maps and log sigmoid: relative accuracy in both tails") {
   check_extremes<double>();
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::parts_test

@@ -7,7 +7,7 @@
 #include "tests/kernels/batch.hpp"
 #include "tests/layers/random_weights.hpp"
 
-namespace linrec::test {
+namespace linrec::test::ska_layer_test {
 
 namespace {
 
@@ -177,4 +177,4 @@ TEST_CASE("SKALayer: queries without an answer are zero, and are counted") {
   }
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::ska_layer_test

@@ -2,7 +2,7 @@
 #include "tests/catch.hpp"
 #include "tests/layers/any_layer.hpp"
 
-namespace linrec::test {
+namespace linrec::test::split_test {
 
 namespace {
 
@@ -229,4 +229,4 @@ TEST_CASE("layers: inputs and outputs may run backwards") {
       CHECK(same_bits(y[static_cast<std::size_t>((T - 1 - t) * width + d)], expected.y(0, t, 0, d)));
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::split_test

@@ -5,7 +5,7 @@
 #include "tests/error_of.hpp"
 #include "tests/layers/any_layer.hpp"
 
-namespace linrec::test {
+namespace linrec::test::threads_test {
 
 TEST_CASE("layers: many threads at one layer give the bits of one") {
   constexpr Index workers = 4, rounds = 3;
@@ -132,4 +132,4 @@ TEST_CASE("layers: states move between threads") {
   CHECK(wandering == here);
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::threads_test

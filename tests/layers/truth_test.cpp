@@ -5,7 +5,7 @@
 #include "tests/layers/any_layer.hpp"
 #include "tests/layers/random_weights.hpp"
 
-namespace linrec::test {
+namespace linrec::test::truth_test {
 
 namespace {
 
@@ -290,4 +290,4 @@ TEST_CASE("RWKV7TimeMix equals plain loops: V other than K, an epsilon of kk, fi
                        post, false, false, ++seed});
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::truth_test

@@ -8,7 +8,7 @@
 #include "tests/models/loaded.hpp"
 #include "tests/models/recipes.hpp"
 
-namespace linrec::test {
+namespace linrec::test::batch_test {
 
 namespace {
 
@@ -263,4 +263,4 @@ TEST_CASE("model: tokens outside the vocabulary are refused, and nothing has cha
   CHECK(std::count(numbers.begin(), numbers.end(), 7.0) == 2 * 3 * 24);
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::batch_test

@@ -7,7 +7,7 @@
 #include "tests/models/loaded.hpp"
 #include "tests/models/recipes.hpp"
 
-namespace linrec::test {
+namespace linrec::test::checkpoint_test {
 
 namespace {
 
@@ -359,4 +359,4 @@ TEST_CASE("checkpoint: matrices that a project stores transposed") {
   CHECK_NOTHROW(reader.finish());
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::checkpoint_test

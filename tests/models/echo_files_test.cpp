@@ -9,7 +9,7 @@
 #include "tests/models/recipes.hpp"
 #include "tests/models/refusal.hpp"
 
-namespace linrec::test {
+namespace linrec::test::echo_files_test {
 
 namespace {
 
@@ -295,4 +295,4 @@ TEST_CASE("echo: other models of the project are told by their tensors") {
   }
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::echo_files_test

@@ -9,7 +9,7 @@
 #include "tests/models/branches.hpp"
 #include "tests/models/loaded.hpp"
 
-namespace linrec::test {
+namespace linrec::test::echo_test {
 
 namespace {
 
@@ -257,4 +257,4 @@ TEST_CASE("echo: a model from parts") {
   CHECK(model.initial_state().layers()[1].shape().text() == "ska [2, 4, 16] sequence_max");
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::echo_test

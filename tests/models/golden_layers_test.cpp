@@ -14,7 +14,7 @@
 #include "tests/models/branches.hpp"
 #include "tests/models/loaded.hpp"
 
-namespace linrec::test {
+namespace linrec::test::golden_layers_test {
 
 namespace {
 
@@ -120,4 +120,4 @@ TEST_CASE("the configs of the layers, where outputs alone might not tell") {
   CHECK(layer<RWKV7TimeMix<double>>(fused, 2).config().kk_eps == 1e-6);
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::golden_layers_test

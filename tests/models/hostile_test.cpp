@@ -6,7 +6,7 @@
 #include "tests/models/loaded.hpp"
 #include "tests/models/recipes.hpp"
 
-namespace linrec::test {
+namespace linrec::test::hostile_test {
 
 namespace {
 
@@ -221,4 +221,4 @@ TEST_CASE("hostile: every key of every config holds every kind of value") {
   CHECK(loaded > 500);  // keys that nobody reads
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::hostile_test

@@ -3,7 +3,7 @@
 #include "tests/models/branches.hpp"
 #include "tests/models/loaded.hpp"
 
-namespace linrec::test {
+namespace linrec::test::real_model_test {
 
 namespace {
 
@@ -74,4 +74,4 @@ void check_texts(double tolerance) {
 TEST_CASE("a trained RWKV-7: the logits at every position, in double") { check_texts<double>(1e-9); }
 TEST_CASE("a trained RWKV-7: the logits at every position, in float") { check_texts<float>(1e-4); }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::real_model_test

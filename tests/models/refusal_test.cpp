@@ -8,7 +8,7 @@
 #include "tests/models/loaded.hpp"
 #include "tests/models/recipes.hpp"
 
-namespace linrec::test {
+namespace linrec::test::refusal_test {
 
 namespace {
 
@@ -338,4 +338,4 @@ TEST_CASE("refusal: enormous sizes are refused before memory is taken for them")
   CHECK(peak_kibibytes() - before < 1024 * 1024);  // the sanitizers keep what was freed
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::refusal_test

@@ -4,7 +4,7 @@
 #include "tests/catch.hpp"
 #include "tests/models/self_test_helpers.hpp"
 
-namespace linrec::test {
+namespace linrec::test::self_test_hostile_test {
 
 namespace {
 
@@ -115,4 +115,4 @@ TEST_CASE("a self-test that makes no sense is not written") {
   CHECK(writer.bytes() == example().writer.bytes());
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::self_test_hostile_test

@@ -4,9 +4,7 @@
 #include "tests/catch.hpp"
 #include "tests/models/self_test_helpers.hpp"
 
-namespace linrec {
-
-namespace test {
+namespace linrec::test::self_test_test {
 
 TEST_CASE("the self-test of every architecture passes to the last bit, and in the other precision nearly") {
   for (const Recipe& each : all_recipes()) {
@@ -114,6 +112,4 @@ TEST_CASE("loading runs the self-test on request") {
   CHECK_NOTHROW(io::load_model<float>(folder / "wrong"));
 }
 
-}  // namespace test
-
-}  // namespace linrec
+}  // namespace linrec::test::self_test_test

@@ -5,7 +5,7 @@
 #include "tests/models/loaded.hpp"
 #include "tests/models/recipes.hpp"
 
-namespace linrec::test {
+namespace linrec::test::state_test {
 
 namespace {
 
@@ -206,4 +206,4 @@ TEST_CASE("model state: a snapshot belongs to one model, and needs no model to b
   CHECK(file.tensor("layer.1.recurrent").shape == std::vector<Index>{1, 4, 4, 8});
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::state_test

@@ -6,7 +6,7 @@
 #include "tests/models/loaded.hpp"
 #include "tests/models/recipes.hpp"
 
-namespace linrec::test {
+namespace linrec::test::weight_storage_test {
 
 namespace {
 
@@ -133,4 +133,4 @@ TEST_CASE("weights: a head and an embedding of two types are tied if their value
   CHECK_THAT(refused, !contains("nothing"));
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::weight_storage_test

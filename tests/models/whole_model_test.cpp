@@ -3,7 +3,7 @@
 #include "tests/models/branches.hpp"
 #include "tests/models/loaded.hpp"
 
-namespace linrec::test {
+namespace linrec::test::whole_model_test {
 
 namespace {
 
@@ -239,4 +239,4 @@ TEST_CASE("the same model in the names of two projects gives the same bits") {
   }
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::whole_model_test

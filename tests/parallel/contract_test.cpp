@@ -57,11 +57,33 @@ class Watch {
 
 void pause() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
 
-bool runs_each_once(const ExecutorRef& executor, Index n, double cost) {
+template <class F>
+bool runs_each_once(const ExecutorRef& executor, Index n, double cost, F&& body) {
   Watch watch(n, executor.concurrency());
-  executor.for_each(n, cost, [&](Index i, Index worker) { watch.item(i, worker, pause); });
+  executor.for_each(n, cost, [&](Index i, Index worker) { watch.item(i, worker, body); });
   return watch.right();
 }
+bool runs_each_once(const ExecutorRef& executor, Index n, double cost) {
+  return runs_each_once(executor, n, cost, pause);
+}
+
+/// Where two threads meet. A thread that is alone waits, not for ever only since an executor may be at fault.
+class Meeting {
+ public:
+  explicit Meeting(long patience = 50'000'000) : patience_(patience) {}
+
+  void wait() {
+    if (++inside_ == 2) met_ = true;
+    for (long waited = 0; !met_ && waited < patience_; ++waited) std::this_thread::yield();
+    --inside_;
+  }
+  bool met() const { return met_; }
+
+ private:
+  long patience_;
+  std::atomic<int> inside_ = 0;
+  std::atomic<bool> met_ = false;
+};
 
 /// Whether each item of both levels ran once; a thread that waits in an item takes no other of its level.
 bool runs_nested(const ExecutorRef& executor, Index n) {
@@ -76,17 +98,9 @@ bool runs_nested(const ExecutorRef& executor, Index n) {
 }
 
 /// Whether two threads were ever inside items at the same time.
-bool runs_in_two_threads(const ExecutorRef& executor) {
-  std::atomic<int> inside = 0;
-  std::atomic<bool> met = false;
-  executor.for_each(2, least_parallel_flops / 2, [&](Index, Index) {
-    ++inside;
-    for (long waited = 0; !met && waited < 50'000'000; ++waited) {  // for ever, but for an executor at fault
-      if (inside == 2) met = true;
-      std::this_thread::yield();
-    }
-  });
-  return met;
+bool runs_in_two_threads(const ExecutorRef& executor, Meeting&& meeting = Meeting()) {
+  executor.for_each(2, least_parallel_flops / 2, [&](Index, Index) { meeting.wait(); });
+  return meeting.met();
 }
 
 /// Whether everything ran here, in order, as worker 0.
@@ -247,12 +261,17 @@ TEST_CASE("the checks see an executor that breaks the contract") {
   CHECK(!once(Broken{[&](Index n, const F& f) { all_as(n - 1, f, 0); }}));  // forgets an item
   CHECK(!once(Broken{[&](Index n, const F& f) { all_as(n, f, 2); }}));      // no such worker
   CHECK(!once(Broken{[&](Index n, const F& f) { all_as(n, f, 0), f(0, 0); }}));
-  CHECK(!once(Broken{[&](Index n, const F& f) {  // one worker, two items at a time
+  const Broken one_worker_two_items{[&](Index n, const F& f) {
     std::thread other([&] { all_as(n / 2, f, 0); });
     for (Index i = n / 2; i < n; ++i) f(i, 0);
     other.join();
-  }}));
+  }};
+  Meeting meeting;
+  CHECK(!runs_each_once(one_worker_two_items, 8, heavy, [&] { meeting.wait(); }));
+  CHECK(meeting.met());
+  CHECK(runs_in_two_threads(one_worker_two_items));
   CHECK(!runs_in_two_threads(Broken{[&](Index, const F&) {}}));
+  CHECK(!runs_in_two_threads(Broken{[&](Index n, const F& f) { all_as(n, f, 0); }}, Meeting(1000)));
 }
 
 }  // namespace linrec::test

@@ -7,7 +7,7 @@
 #include "tests/catch.hpp"
 #include "tests/parallel/contract.hpp"
 
-namespace linrec::test {
+namespace linrec::test::eigen_pool_test {
 
 TEST_CASE("Eigen's pool: the contract of an executor") {
   static_assert(Executor<EigenPoolExecutor>);
@@ -62,4 +62,4 @@ TEST_CASE("Eigen's pool: what the pool throws reaches the caller") {
   pool.scheduled.front()();
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::eigen_pool_test

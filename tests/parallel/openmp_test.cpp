@@ -4,7 +4,7 @@
 #include "tests/error_of.hpp"
 #include "tests/parallel/contract.hpp"
 
-namespace linrec::test {
+namespace linrec::test::openmp_test {
 
 TEST_CASE("OpenMP: the contract of an executor") {
   static_assert(Executor<OpenMPExecutor>);
@@ -29,4 +29,4 @@ TEST_CASE("OpenMP: as many threads as are asked for") {
           message("ValueError: threads: expected at least 1, got ", threads));
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::openmp_test

@@ -6,7 +6,7 @@
 #include "tests/error_of.hpp"
 #include "tests/parallel/contract.hpp"
 
-namespace linrec::test {
+namespace linrec::test::tbb_test {
 
 TEST_CASE("TBB: the contract of an executor") {
   static_assert(Executor<TbbExecutor>);
@@ -36,4 +36,4 @@ TEST_CASE("TBB: what is begun is done, though the caller's tasks are cancelled")
   CHECK(items == 50);
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::tbb_test

@@ -7,7 +7,8 @@
 #include "linrec/policy/taper.hpp"
 #include "tests/catch.hpp"
 
-using namespace linrec;
+namespace linrec::test::diagnostics_test {
+
 using Eigen::ArrayXd;
 
 TEST_CASE("smallest_gap: sorted or not, and of one channel") {
@@ -101,3 +102,5 @@ TEST_CASE("power laws: the error falls with N, and geometric beats linear and ra
   REQUIRE_THROWS_MATCHES(power_law_error(ArrayXd{{0.0}}, 1, 1), ValueError,
                          message_contains("T: expected more than 1, got 1"));
 }
+
+}  // namespace linrec::test::diagnostics_test

@@ -2,7 +2,8 @@
 
 #include "tests/catch.hpp"
 
-using namespace linrec;
+namespace linrec::test::initial_test {
+
 using Eigen::ArrayXd;
 
 namespace {
@@ -98,3 +99,5 @@ TEST_CASE("the starting points of the PoST models") {
   CHECK_THROWS_AS(mamba2_initial_log_rates(4, 0.5, 0.01), ValueError);
   CHECK_THROWS_AS(gated_delta_net_initial_log_rates(4, quiet_nan), ValueError);
 }
+
+}  // namespace linrec::test::initial_test

@@ -3,7 +3,8 @@
 #include "linrec/policy/initial.hpp"
 #include "tests/catch.hpp"
 
-using namespace linrec;
+namespace linrec::test::spectrum_test {
+
 using Eigen::ArrayXd;
 
 namespace {
@@ -115,3 +116,5 @@ TEST_CASE("PostSpectrum: what it refuses") {
   CHECK_THROWS_AS(PostSpectrum::from_log_rates(ArrayXd{{0, infinity}}), ValueError);
   CHECK_THROWS_AS(PostSpectrum::from_log_rates_as_released(ArrayXd{{1, 0}}), ValueError);
 }
+
+}  // namespace linrec::test::spectrum_test

@@ -4,7 +4,8 @@
 #include "linrec/policy/spectrum.hpp"
 #include "tests/catch.hpp"
 
-using namespace linrec;
+namespace linrec::test::taper_test {
+
 using Eigen::ArrayXd;
 
 namespace {
@@ -177,3 +178,5 @@ TEST_CASE("RWKV-7's taper acts inside the sigmoid") {
   CHECK(rwkv7_log_decay(-infinity, 0, 1) == 0);
   CHECK(rwkv7_log_decay(infinity, 1, 10) == -std::exp(-0.5));
 }
+
+}  // namespace linrec::test::taper_test

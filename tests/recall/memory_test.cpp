@@ -5,7 +5,8 @@
 #include "tests/catch.hpp"
 #include "tests/error_of.hpp"
 
-using linrec::test::error_of;
+namespace linrec::test::memory_test {
+
 using recall::AssociativeMemory;
 using recall::Index;
 using recall::Pair;
@@ -198,3 +199,5 @@ TEST_CASE("a comparison gives shares and cosines, and the same ones again") {
   for (std::size_t j = 0; j < comparison.methods.size(); ++j)
     CHECK(again.methods[j].scores[2].recall == Approx(comparison.methods[j].scores[2].recall));
 }
+
+}  // namespace linrec::test::memory_test

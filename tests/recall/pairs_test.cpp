@@ -3,6 +3,8 @@
 #include "tests/catch.hpp"
 #include "tests/forecast/helpers.hpp"
 
+namespace linrec::test::pairs_test {
+
 using forecast::test::TemporaryFile;
 using recall::glossary;
 using recall::Pair;
@@ -77,3 +79,5 @@ TEST_CASE("the glossary finds what headers declare") {
   REQUIRE_THROWS_MATCHES(glossary("/nonexistent"), linrec::FormatError,
                          message_contains("/nonexistent: expected a folder of headers, found none"));
 }
+
+}  // namespace linrec::test::pairs_test

@@ -5,6 +5,8 @@
 #include "tests/catch.hpp"
 #include "tests/run_program.hpp"
 
+namespace linrec::test::program_test {
+
 using linrec::test::content, linrec::test::Outcome, linrec::test::run_program, linrec::test::TemporaryFile;
 
 namespace {
@@ -189,3 +191,5 @@ TEST_CASE("the curves are drawn if gnuplot is installed") {
   else
     CHECK_THAT(outcome.out, contains("No plot: gnuplot is not installed."));
 }
+
+}  // namespace linrec::test::program_test

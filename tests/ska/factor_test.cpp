@@ -5,7 +5,7 @@
 #include "tests/error_of.hpp"
 #include "tests/ska/attention.hpp"
 
-namespace linrec::test {
+namespace linrec::test::factor_test {
 
 namespace {
 
@@ -449,4 +449,4 @@ TEST_CASE("diagnostics: what they refuse") {
         "ValueError: eps: expected one that makes G~ positive definite in double precision, got 1");
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::factor_test

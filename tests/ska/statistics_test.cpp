@@ -3,7 +3,7 @@
 #include "tests/error_of.hpp"
 #include "tests/ska/attention.hpp"
 
-namespace linrec::test {
+namespace linrec::test::statistics_test {
 
 namespace {
 
@@ -447,4 +447,4 @@ TEST_CASE("statistics: one token, ten million times, is right to nine digits") {
   CHECK(statistics.M()(0, 0) == Approx((tokens - 1) * product).epsilon(1e-9));
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::statistics_test

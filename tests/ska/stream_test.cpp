@@ -4,7 +4,7 @@
 #include "tests/error_of.hpp"
 #include "tests/ska/attention.hpp"
 
-namespace linrec::test {
+namespace linrec::test::stream_test {
 
 namespace {
 
@@ -313,4 +313,4 @@ TEST_CASE("SKA: a million tokens, whose largest key moves often, are a fit from 
   }
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::stream_test
