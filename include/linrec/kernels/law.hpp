@@ -56,7 +56,7 @@ struct Segment {
   std::int64_t position;          ///< tokens that the sequence saw before
   const double* log_t;            ///< log of the position of each token, for kernels with a taper
   Index following;                ///< tokens of the block that comes next, to be fetched meanwhile
-  Index first_head;               ///< of those that take this block in turn
+  Index first_head, end_head;     ///< those that take this block in turn
 };
 
 /// Numbers of a block, one a token, as whole cache lines.

@@ -102,8 +102,8 @@ EIGEN_ALWAYS_INLINE Strip<Scalar, width> sweep(const Panels<StateScalar>& panels
   return output.total();
 }
 
-/// Rows of the caller's tensors that the next block will need. They are asked for little by little while this
-/// block runs: the rows of one head lie too far apart for the hardware to foresee them, and asking for many
+/// Rows of the caller's tensors that will be needed next. They are asked for little by little while others are
+/// computed: the rows of one head lie too far apart for the hardware to foresee them, and asking for many
 /// at once would wait for memory.
 class Ahead {
  public:

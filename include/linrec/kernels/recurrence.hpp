@@ -120,7 +120,7 @@ class Recurrence {
   void step(const Inputs& inputs, State& state, const Output& outputs) const noexcept {
     assert(fits_step(inputs, state, outputs) && "step: shapes do not fit; validate() says which");
     for (Index b = 0; b < state.sequences(); ++b) {
-      run_tokens(inputs, Segment{b, 0, 0, 1, state.position(b), nullptr, 0, 0}, 0, dims_.heads(), b, state,
+      run_tokens(inputs, Segment{b, 0, 0, 1, state.position(b), nullptr, 0, 0, dims_.heads()}, b, state,
                  outputs, state.scratch(), PrefillMode::reproducible);
       state.advance(b, 1);
     }
@@ -220,21 +220,21 @@ class Recurrence {
       for (Index done = 0; done < count; done += block_tokens) {
         const Index n = std::min(block_tokens, count - done);
         const Index following = std::min(block_tokens, count - done - n);
-        run_tokens(inputs, Segment{row, begin, first + done, n, position, nullptr, following, begin}, begin,
-                   end, sequence, state, outputs, scratch, options.mode);
+        run_tokens(inputs, Segment{row, begin, first + done, n, position, nullptr, following, begin, end},
+                   sequence, state, outputs, scratch, options.mode);
         position += n;
       }
     });
   }
 
-  /// The tokens of a segment, for the heads [begin, end).
-  void run_tokens(const Inputs& inputs, Segment segment, Index begin, Index end, Index sequence, State& state,
-                  const Output& outputs, Scalar* scratch, PrefillMode mode) const noexcept {
+  /// The tokens of a segment, for all its heads.
+  void run_tokens(const Inputs& inputs, Segment segment, Index sequence, State& state, const Output& outputs,
+                  Scalar* scratch, PrefillMode mode) const noexcept {
     [[maybe_unused]] PerToken log_t;
     if constexpr (Kernel::tapered) log_positions(segment.position, segment.count, log_t);
     segment.log_t = log_t.at;
     const auto run_all = [&](Chunk* chunk) {
-      for (segment.head = begin; segment.head < end; ++segment.head)
+      for (segment.head = segment.first_head; segment.head < segment.end_head; ++segment.head)
         run_block(inputs, segment, sequence, state, outputs, scratch, chunk);
     };
     if constexpr (detail::has_chunks(law))
@@ -266,25 +266,33 @@ class Recurrence {
     detail::scan<law, Sizes::fixed_key, Sizes::fixed_value>(head, &block[0], 0, segment.count, ahead);
   }
 
-  /// What the head of the segment will touch in the block that follows, but for what the head before it has
-  /// asked for: rows that heads share, and numbers that come once a head.
+  /// What comes after the segment: the same tokens of the next head, or the next tokens of the first. One head
+  /// ahead is soon enough, and what is asked for does not wait in the cache while the other heads pass. Rows
+  /// that the next head shares with this one, and numbers that come once a head, are there already. A token alone
+  /// needs too little for this.
   detail::Ahead rows_ahead(const Inputs& inputs, const Segment& segment,
                            const Output& outputs) const noexcept {
-    detail::Ahead ahead(segment.following);
-    if (segment.following == 0) return ahead;
+    if (segment.count == 1) return detail::Ahead(0);
+    Segment next = segment;
+    const bool same_block = segment.head + 1 < segment.end_head;
+    if (same_block) {
+      ++next.head;
+    } else {
+      next.head = segment.first_head;
+      next.first += segment.count;
+      next.count = segment.following;
+    }
+    detail::Ahead ahead(next.count);
+    if (next.count == 0) return ahead;
     constexpr Index bytes = static_cast<Index>(sizeof(Scalar));
+    const auto line = [](const Scalar* x) { return reinterpret_cast<std::uintptr_t>(x) / cache_line; };
     kernel().for_each_input(inputs, [&](const char*, const Input& view, Index, HeadSharing) {
-      const Scalar* next = at(view, segment, segment.count);
-      if (segment.head > segment.first_head) {
-        Segment before = segment;
-        --before.head;
-        const auto line = [](const Scalar* x) { return reinterpret_cast<std::uintptr_t>(x) / cache_line; };
-        if (line(at(view, before, segment.count)) == line(next)) return;
-      }
-      ahead.add(next, view.strides()[1] * bytes, view.dim() * bytes);
+      const Scalar* first = at(view, next, 0);
+      if (same_block && line(first) == line(at(view, segment, 0))) return;
+      ahead.add(first, view.strides()[1] * bytes, view.dim() * bytes);
     });
-    ahead.add(outputs.data(segment.row, segment.first + segment.count, segment.head),
-              outputs.strides()[1] * bytes, outputs.dim() * bytes);
+    ahead.add(outputs.data(next.row, next.first, next.head), outputs.strides()[1] * bytes,
+              outputs.dim() * bytes);
     return ahead;
   }
 
