@@ -53,26 +53,37 @@ struct Sum {
   }
 };
 
-/// a^T S
+/// How many numbers of the state ahead of its own a token asks for if it is alone: its state comes from memory,
+/// and the processor's own prefetching stops at each page. A block finds its state near.
+template <class StateScalar>
+constexpr Index numbers_ahead(Index tokens) {
+  return tokens == 1 ? 128 * static_cast<Index>(cache_line / sizeof(StateScalar)) : 0;
+}
+
+/// a^T S. Asks for the state `ahead` numbers further.
 template <class Scalar, Index width, class StateScalar>
-EIGEN_ALWAYS_INLINE Strip<Scalar, width> read(const Panels<StateScalar>& panels, const Scalar* a) {
+EIGEN_ALWAYS_INLINE Strip<Scalar, width> read(const Panels<StateScalar>& panels, const Scalar* a,
+                                              Index ahead) {
   using L = Lanes<Scalar>;
   using Pair = RowPair<Scalar, width>;
   Sum<Scalar, width> sum;
   const Panels<StateScalar> p = panels;
   sum.for_each_pair(p.key, [&](Index i, auto even, auto odd, auto whole) LINREC_INLINE_LAMBDA {
     const Pair s = whole ? Pair::load(p, i) : Pair::load_last(p, i);
+    Pair::prefetch(p, i, ahead);
     sum.part[even] = multiply_add(L::broadcast(a[i]), s.even, sum.part[even]);
     if constexpr (whole) sum.part[odd] = multiply_add(L::broadcast(a[i + 1]), s.odd, sum.part[odd]);
   });
   return sum.total();
 }
 
-/// S = diag(w) S + b r^T + k u^T in place; returns S^T q and, with `read_next`, `next_read` = S^T next_a.
+/// S = diag(w) S + b r^T + k u^T in place; returns S^T q and, with `read_next`, `next_read` = S^T next_a. Asks for
+/// the state `ahead` numbers further if it has not been read before.
 template <Law law, bool read_next, class Scalar, Index width, class StateScalar>
 EIGEN_ALWAYS_INLINE Strip<Scalar, width> sweep(const Panels<StateScalar>& panels, const Terms<Scalar>& t,
                                                const Strip<Scalar, width>& u, const Strip<Scalar, width>& r,
-                                               const Scalar* next_a, Strip<Scalar, width>& next_read) {
+                                               const Scalar* next_a, Strip<Scalar, width>& next_read,
+                                               Index ahead) {
   using L = Lanes<Scalar>;
   using S = Strip<Scalar, width>;
   using Pair = RowPair<Scalar, width>;
@@ -90,6 +101,7 @@ EIGEN_ALWAYS_INLINE Strip<Scalar, width> sweep(const Panels<StateScalar>& panels
   };
   output.for_each_pair(p.key, [&](Index i, auto even, auto odd, auto whole) LINREC_INLINE_LAMBDA {
     Pair s = whole ? Pair::load(p, i) : Pair::load_last(p, i);
+    if constexpr (law.correction == Correction::none) Pair::prefetch(p, i, ahead);  // else it has been read
     update(i, s.even, even);
     if constexpr (whole) {
       update(i + 1, s.odd, odd);
@@ -203,8 +215,9 @@ EIGEN_ALWAYS_INLINE void scan_strip(const Panels<StateScalar>& panels, const Ter
   constexpr bool corrected = law.correction != Correction::none;
   // A state that is rounded when it is written is read as it was written.
   constexpr bool reads_next = corrected && std::is_same_v<Scalar, StateScalar>;
+  const Index state_ahead = numbers_ahead<StateScalar>(count);
   S r = S::zero();
-  if constexpr (corrected) r = read<Scalar, width>(panels, terms[0].a);
+  if constexpr (corrected) r = read<Scalar, width>(panels, terms[0].a, state_ahead);
   for (Index i = 0; i < count; ++i) {
     ahead.advance(1);
     const Terms<Scalar>& t = terms[i];
@@ -214,12 +227,12 @@ EIGEN_ALWAYS_INLINE void scan_strip(const Panels<StateScalar>& panels, const Ter
     if constexpr (!std::is_same_v<Scalar, StateScalar>) u = quiet(u), r = quiet(r);
     S o, next;
     if (reads_next && i + 1 < count) {
-      o = sweep<law, reads_next>(panels, t, u, r, terms[i + 1].a, next);
+      o = sweep<law, reads_next>(panels, t, u, r, terms[i + 1].a, next, state_ahead);
       r = next;
     } else {
-      o = sweep<law, false>(panels, t, u, r, static_cast<const Scalar*>(nullptr), next);
+      o = sweep<law, false>(panels, t, u, r, static_cast<const Scalar*>(nullptr), next, state_ahead);
       if constexpr (corrected && !reads_next)
-        if (i + 1 < count) r = read<Scalar, width>(panels, terms[i + 1].a);
+        if (i + 1 < count) r = read<Scalar, width>(panels, terms[i + 1].a, state_ahead);
     }
     o = L::broadcast(out.scale) * o;
     if (out.skip != nullptr) o = multiply_add(S::load(out.skip, L::size), x, o);
