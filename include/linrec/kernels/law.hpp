@@ -52,11 +52,11 @@ inline constexpr Index block_tokens = 16;
 
 /// A run of `count` tokens of one head in one sequence, as a kernel sees it.
 struct Segment {
-  Index row, head, first, count;  ///< tokens [first, first + count) of a row of the batch
-  std::int64_t position;          ///< tokens that the sequence saw before
-  const double* log_t;            ///< log of the position of each token, for kernels with a taper
-  Index following;                ///< tokens of the block that comes next, to be fetched meanwhile
-  Index first_head, end_head;     ///< those that take this block in turn
+  Index row = 0, head = 0, first = 0, count = 0;  ///< tokens [first, first + count) of a row of the batch
+  std::int64_t position = 0;                      ///< tokens that the sequence saw before
+  const double* log_t = nullptr;       ///< log of the position of each token, for kernels with a taper
+  Index following = 0;                 ///< tokens of the block that comes next, to be fetched meanwhile
+  Index first_head = 0, end_head = 0;  ///< the heads that take this block in turn
 };
 
 /// Numbers of a block, one a token, as whole cache lines.

@@ -120,8 +120,8 @@ class Recurrence {
   void step(const Inputs& inputs, State& state, const Output& outputs) const noexcept {
     assert(fits_step(inputs, state, outputs) && "step: shapes do not fit; validate() says which");
     for (Index b = 0; b < state.sequences(); ++b) {
-      run_tokens(inputs, Segment{b, 0, 0, 1, state.position(b), nullptr, 0, 0, dims_.heads()}, b, state,
-                 outputs, state.scratch(), PrefillMode::reproducible);
+      const Segment segment{.row = b, .count = 1, .position = state.position(b), .end_head = dims_.heads()};
+      run_tokens(inputs, segment, b, state, outputs, state.scratch(), PrefillMode::reproducible);
       state.advance(b, 1);
     }
   }
@@ -220,8 +220,14 @@ class Recurrence {
       for (Index done = 0; done < count; done += block_tokens) {
         const Index n = std::min(block_tokens, count - done);
         const Index following = std::min(block_tokens, count - done - n);
-        run_tokens(inputs, Segment{row, begin, first + done, n, position, nullptr, following, begin, end},
-                   sequence, state, outputs, scratch, options.mode);
+        const Segment segment{.row = row,
+                              .first = first + done,
+                              .count = n,
+                              .position = position,
+                              .following = following,
+                              .first_head = begin,
+                              .end_head = end};
+        run_tokens(inputs, segment, sequence, state, outputs, scratch, options.mode);
         position += n;
       }
     });
