@@ -123,41 +123,56 @@ class Ahead {
 
   /// One row a token, of `bytes` bytes, `stride` bytes apart.
   void add(const void* first, Index stride, Index bytes) {
-    if (size_ < capacity) rows_[size_++] = {static_cast<const char*>(first), stride, bytes};
+    if (size_ < capacity)
+      tensors_[size_++] = {static_cast<const char*>(first), stride, (bytes + line - 1) / line};
   }
-  /// Spreads the requests over so much work, of at least 1.
+  /// Spreads the requests over so much work, of at least 1. All rows have been added.
   void spread(Index work) {
     Index lines = 0;
-    for (Index r = 0; r < size_; ++r) lines += tokens_ * ((rows_[r].bytes + line - 1) / line);
+    for (Index i = 0; i < size_; ++i) lines += tokens_ * tensors_[i].lines;
     rate_ = (lines * one + work - 1) / work;
+    enter(0);
   }
   /// Asks for the share of so much work.
   EIGEN_ALWAYS_INLINE void advance(Index work) {
-    if (row_ == size_) return;
-    for (credit_ += work * rate_; credit_ >= one && row_ < size_; credit_ -= one) fetch();
+    if (tensor_ == size_) return;
+    credit_ += work * rate_;
+    if (credit_ < one) return;
+    ask(credit_ / one);
+    credit_ %= one;
   }
 
  private:
-  struct Rows {
+  struct Tensor {
     const char* first;
-    Index stride, bytes;
+    Index stride, lines;
   };
 
-  EIGEN_ALWAYS_INLINE void fetch() {
-    const Rows& rows = rows_[row_];
-    prefetch_line(rows.first + token_ * rows.stride + offset_);
-    if ((offset_ += line) < rows.bytes) return;
-    offset_ = 0;
-    if (++token_ < tokens_) return;
-    token_ = 0;
-    ++row_;
+  EIGEN_DONT_INLINE void ask(Index lines) {
+    while (lines > 0 && tensor_ < size_) {
+      const Tensor& tensor = tensors_[tensor_];
+      const Index n = std::min(lines, tensor.lines - asked_);
+      const char* next = row_ + asked_ * line;
+      for (Index i = 0; i < n; ++i) prefetch_line(next + i * line);
+      lines -= n;
+      if ((asked_ += n) < tensor.lines) return;
+      row_ += tensor.stride;
+      asked_ = 0;
+      if (++token_ == tokens_) enter(tensor_ + 1);
+    }
+  }
+  void enter(Index tensor) {
+    tensor_ = tensor;
+    token_ = asked_ = 0;
+    if (tensor < size_) row_ = tensors_[tensor].first;
   }
 
   static constexpr Index capacity = 8, line = static_cast<Index>(cache_line);
   static constexpr Index one = 1024;  // credit for one request
-  Rows rows_[static_cast<std::size_t>(capacity)];
+  Tensor tensors_[static_cast<std::size_t>(capacity)];
   Index size_ = 0, tokens_, rate_ = 0, credit_ = 0;
-  Index row_ = 0, token_ = 0, offset_ = 0;  // of the next request
+  Index tensor_ = 0, token_ = 0, asked_ = 0;  // lines of the row of the token were asked for
+  const char* row_ = nullptr;
 };
 
 /// How the results of a strip reach the caller: o = scale S^T q + skip x.
