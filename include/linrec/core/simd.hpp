@@ -9,6 +9,7 @@
 #include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -106,8 +107,12 @@ struct Lanes {
   }
 };
 
-/// Asks for the cache line at an address to come into the second-level cache. Any address is legal.
-EIGEN_ALWAYS_INLINE void prefetch_line(const void* address) {
+/// Asks for the cache line of the n-th number behind `from` to come into the second-level cache. There need be no
+/// such number, nor memory.
+template <class Number>
+EIGEN_ALWAYS_INLINE void prefetch_line(const Number* from, Index n = 0) {
+  const auto bytes = static_cast<std::uintptr_t>(n) * sizeof(Number);
+  const auto* address = reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(from) + bytes);
 #if defined(__GNUC__) || defined(__clang__)
   __builtin_prefetch(address, 0, 2);
 #else

@@ -53,14 +53,11 @@ struct Sum {
   }
 };
 
-/// How many numbers of the state ahead of its own a token asks for if it is alone: its state comes from memory,
-/// and the processor's own prefetching stops at each page. A block finds its state near.
-template <class StateScalar>
-constexpr Index numbers_ahead(Index tokens) {
-  return tokens == 1 ? 128 * static_cast<Index>(cache_line / sizeof(StateScalar)) : 0;
-}
+/// How many cache lines of its state ahead a token asks for if it is alone: its state comes from memory, and the
+/// processor's own prefetching stops at each page. A block finds its state near.
+constexpr Index lines_ahead(Index tokens) { return tokens == 1 ? 128 : 0; }
 
-/// a^T S. Asks for the state `ahead` numbers further.
+/// a^T S. Asks for the state `ahead` cache lines further.
 template <class Scalar, Index width, class StateScalar>
 EIGEN_ALWAYS_INLINE Strip<Scalar, width> read(const Panels<StateScalar>& panels, const Scalar* a,
                                               Index ahead) {
@@ -78,7 +75,7 @@ EIGEN_ALWAYS_INLINE Strip<Scalar, width> read(const Panels<StateScalar>& panels,
 }
 
 /// S = diag(w) S + b r^T + k u^T in place; returns S^T q and, with `read_next`, `next_read` = S^T next_a. Asks for
-/// the state `ahead` numbers further if it has not been read before.
+/// the state `ahead` cache lines further if it has not been read before.
 template <Law law, bool read_next, class Scalar, Index width, class StateScalar>
 EIGEN_ALWAYS_INLINE Strip<Scalar, width> sweep(const Panels<StateScalar>& panels, const Terms<Scalar>& t,
                                                const Strip<Scalar, width>& u, const Strip<Scalar, width>& r,
@@ -156,9 +153,12 @@ class Ahead {
       for (Index i = 0; i < n; ++i) prefetch_line(next + i * line);
       lines -= n;
       if ((asked_ += n) < tensor.lines) return;
-      row_ += tensor.stride;
-      asked_ = 0;
-      if (++token_ == tokens_) enter(tensor_ + 1);
+      if (++token_ == tokens_) {
+        enter(tensor_ + 1);
+      } else {
+        row_ += tensor.stride;
+        asked_ = 0;
+      }
     }
   }
   void enter(Index tensor) {
@@ -230,7 +230,7 @@ EIGEN_ALWAYS_INLINE void scan_strip(const Panels<StateScalar>& panels, const Ter
   constexpr bool corrected = law.correction != Correction::none;
   // A state that is rounded when it is written is read as it was written.
   constexpr bool reads_next = corrected && std::is_same_v<Scalar, StateScalar>;
-  const Index state_ahead = numbers_ahead<StateScalar>(count);
+  const Index state_ahead = lines_ahead(count);
   S r = S::zero();
   if constexpr (corrected) r = read<Scalar, width>(panels, terms[0].a, state_ahead);
   for (Index i = 0; i < count; ++i) {

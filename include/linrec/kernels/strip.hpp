@@ -102,14 +102,14 @@ class RowPair {
     const Scalar* row = p.first + i * L::size;
     return {S::load(row, p.stride), S::load(row + L::size, p.stride)};
   }
-  /// Asks for what lies so many numbers behind the rows i and i + 1.
+  /// Asks for what lies so many cache lines behind the rows i and i + 1.
   template <class Number>
   static EIGEN_ALWAYS_INLINE void prefetch(const Panels<Number>& p, Index i, Index ahead) {
-    constexpr Index lines = std::is_same_v<Number, Scalar> ? 2 : 1;
     constexpr Index line = static_cast<Index>(cache_line / sizeof(Number));
+    constexpr Index lines = std::is_same_v<Number, Scalar> ? 2 : 1;
     for (Index j = 0; j < width; ++j)
       for (Index n = 0; n < lines; ++n)
-        prefetch_line(p.first + i * L::size + j * p.stride + n * line + ahead);
+        prefetch_line(p.first + i * L::size + j * p.stride, (n + ahead) * line);
   }
   EIGEN_ALWAYS_INLINE void store(const Panels<Scalar>& p, Index i) const {
     Scalar* row = p.first + i * L::size;

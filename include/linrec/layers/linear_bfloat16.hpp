@@ -84,7 +84,7 @@ EIGEN_DONT_INLINE void split_tile(const Scalar* x, const BFloat16* w, Index w_st
     const Packet x_even = pload<Packet>(x + i), x_odd = pload<Packet>(x + i + group / 2);
     repeat<O>([&](auto o) LINREC_INLINE_LAMBDA {
       const auto pairs = load_w(o);
-      prefetch_line(rows[o] + i + O * w_stride);  // of the next outputs; past the end it does nothing
+      prefetch_line(rows[o] + i, O * w_stride);  // of the next outputs; past the end it does nothing
       even[o] = pmadd(x_even, widen_low<Packet>(pairs), even[o]);
       odd[o] = pmadd(x_odd, widen_high<Packet>(pairs), odd[o]);
     });
@@ -185,12 +185,12 @@ void linear_widened(Rows<const Scalar> x, const BFloat16* w, const Scalar* bias,
       widen_rows<O>(weights, x.width, n, count, widened, stride);
       // What comes next, a part of it for each tile of rows.
       const Index lines = (count + line - 1) / line;
-      const BFloat16* next = i + block < x.width ? weights + block : w + (o + O) * x.width;
+      const Index next = i + block < x.width ? block : O * x.width - i;
       for (Index r = 0, rows = 0; r < x.count; r += rows) {
         rows = r + R <= x.count ? R : 1;
         const Index begin = r * lines / x.count, end = (r + rows) * lines / x.count;
         for (Index k = 0; k < n; ++k)
-          for (Index l = begin; l < end; ++l) prefetch_line(next + k * x.width + l * line);
+          for (Index l = begin; l < end; ++l) prefetch_line(weights, next + k * x.width + l * line);
         if (rows == R)
           widened_tile<R, O>(x[r] + i, x.stride, widened, stride, count, sums);
         else
