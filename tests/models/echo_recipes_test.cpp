@@ -7,9 +7,9 @@
 
 namespace linrec::test {
 
-namespace {
+namespace recipes {
 
-using namespace recipes;
+namespace {
 
 struct EchoKind {
   std::string name, config;
@@ -61,7 +61,10 @@ Recipe echo(const EchoKind& kind) {
 
 }  // namespace
 
+}  // namespace recipes
+
 std::vector<Recipe> echo_recipes() {
+  using namespace recipes;
   const std::string common =
       R"("d_model":32,"vocab_size":24,"d_state":8,"d_conv":4,"mamba_expand":2,"mamba_headdim":16,
       "ska_n_heads":2,"ska_rank":4,"ska_power_K":2,"ska_scale":1.5,"ska_backend":"auto","max_seq_len":8192,

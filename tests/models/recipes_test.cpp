@@ -9,9 +9,9 @@
 
 namespace linrec::test {
 
-namespace {
+namespace recipes {
 
-using namespace recipes;
+namespace {
 
 // BlinkDL writes no config, and trains models whose first block has the tensors of a value residual as well.
 Recipe blinkdl() {
@@ -347,7 +347,10 @@ Recipe post_gated_delta_net() {
 
 }  // namespace
 
+}  // namespace recipes
+
 const std::vector<Recipe>& all_recipes() {
+  using namespace recipes;
   static const std::vector<Recipe> all = [] {
     std::vector<Recipe> recipes = fla_models();
     recipes.push_back(blinkdl());
