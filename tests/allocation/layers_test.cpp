@@ -5,7 +5,7 @@
 #include "tests/catch.hpp"
 #include "tests/layers/layer_spec.hpp"
 
-namespace linrec::test {
+namespace linrec::test::layers_test {
 
 namespace {
 
@@ -135,4 +135,4 @@ TEST_CASE("SKA layer, width 768, 12 heads of 48 x 64") {
   check({"chunks, as released", config});
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::layers_test

@@ -6,7 +6,7 @@
 #include "tests/allocation/allocation_guard.hpp"
 #include "tests/catch.hpp"
 
-namespace linrec::test {
+namespace linrec::test::state_marks_test {
 
 namespace {
 
@@ -40,4 +40,4 @@ TEST_CASE("marks of a SkaState, and of a LayerState with one") {
   check_marks_allocate_nothing(LayerState<float>({"ska", {}, {}, shape}, 3, 100));
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::state_marks_test

@@ -14,7 +14,7 @@
 #include "tests/allocation/allocation_guard.hpp"
 #include "tests/catch.hpp"
 
-namespace linrec::test {
+namespace linrec::test::step_test {
 
 namespace {
 
@@ -145,4 +145,4 @@ TEST_CASE("SpectralKoopmanAttention 12 x 48 x 64") {
   }
 }
 
-}  // namespace linrec::test
+}  // namespace linrec::test::step_test
