@@ -57,6 +57,16 @@ struct Segment {
   const double* log_t = nullptr;       ///< log of the position of each token, for kernels with a taper
   Index following = 0;                 ///< tokens of the block that comes next, to be fetched meanwhile
   Index first_head = 0, end_head = 0;  ///< the heads that take this block in turn
+
+  /// What comes after it: the same tokens of the next head, or the next tokens of the first head, perhaps none.
+  Segment next() const {
+    Segment next = *this;
+    if (++next.head < end_head) return next;
+    next.head = first_head;
+    next.first += count;
+    next.count = following;
+    return next;
+  }
 };
 
 /// Numbers of a block, one a token, as whole cache lines.

@@ -272,29 +272,19 @@ class Recurrence {
     detail::scan<law, Sizes::fixed_key, Sizes::fixed_value>(head, &block[0], 0, segment.count, ahead);
   }
 
-  /// What comes after the segment: the same tokens of the next head, or the next tokens of the first. One head
-  /// ahead is soon enough, and what is asked for does not wait in the cache while the other heads pass. Rows
-  /// that the next head shares with this one, and numbers that come once a head, are there already. A token alone
-  /// needs too little for this.
+  /// What the next segment will touch. One head ahead is soon enough, and what is asked for does not wait in the
+  /// cache while other heads pass. Rows that heads share, and numbers that come once a head, are there already. A
+  /// token alone needs too little for this.
   detail::Ahead rows_ahead(const Inputs& inputs, const Segment& segment,
                            const Output& outputs) const noexcept {
-    if (segment.count == 1) return detail::Ahead(0);
-    Segment next = segment;
-    const bool same_block = segment.head + 1 < segment.end_head;
-    if (same_block) {
-      ++next.head;
-    } else {
-      next.head = segment.first_head;
-      next.first += segment.count;
-      next.count = segment.following;
-    }
+    const Segment next = segment.next();
+    if (segment.count == 1 || next.count == 0) return detail::Ahead(0);
     detail::Ahead ahead(next.count);
-    if (next.count == 0) return ahead;
     constexpr Index bytes = static_cast<Index>(sizeof(Scalar));
     const auto line = [](const Scalar* x) { return reinterpret_cast<std::uintptr_t>(x) / cache_line; };
     kernel().for_each_input(inputs, [&](const char*, const Input& view, Index, HeadSharing) {
       const Scalar* first = at(view, next, 0);
-      if (same_block && line(first) == line(at(view, segment, 0))) return;
+      if (line(first) == line(at(view, segment, 0))) return;
       ahead.add(first, view.strides()[1] * bytes, view.dim() * bytes);
     });
     ahead.add(outputs.data(next.row, next.first, next.head), outputs.strides()[1] * bytes,
